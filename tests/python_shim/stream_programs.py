@@ -694,6 +694,27 @@ def make():
 """,
         10,
     ),
+    "two_devices": (
+        """
+def make():
+    side1 = torch.cuda.Stream(device=1)
+    source = [numbered(k) for k in range(STEPS)]
+    def body(k):
+        x = source[k].to("cuda:0", non_blocking=True)
+        y = x.clone()
+        z = y.to("cuda:1")
+        w = z.clone()
+        side1.wait_stream(torch.cuda.current_stream(1))
+        with torch.cuda.stream(side1):
+            v = y.to("cuda:1", non_blocking=True)
+            u = w.clone()
+        torch.cuda.current_stream(1).wait_stream(side1)
+        t = u.clone()
+        return [t.to("cuda:0"), v]
+    return body
+""",
+        10,
+    ),
     "graph": (
         """
 def make():
@@ -733,7 +754,7 @@ for part in (*net, net):
     fully_shard(part, mesh=init_device_mesh("cuda", (2,)))
 optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
 loop = sys.modules.get("berth._loop")
-for step in range(12):
+for step in range(16):
     torch.cuda.synchronize()
     mark(f"step {step}".encode())
     net(torch.randn(512, 64, device=device)).square().mean().backward()

@@ -36,7 +36,7 @@ class Streams(ProgramCase):
 
     def check(self, name, pace):
         program = self.write(f"{name}.py", HEAD + PROGRAMS[name][0] + "\nmain(make)\n")
-        standin = ("--pace", pace)
+        standin = ("--pace", pace, "--devices", "2")
         values, _, (eager,) = self.go(name, sys.executable, program, "eager", tag=f"{name}.eager", standin=standin)
         for how in ("plain", "copies"):
             found, (stats,), (queued,) = self.go(

@@ -1,5 +1,7 @@
 #include "csrc/torch/step/current_streams.h"
 
+#include "csrc/torch/step/tensors.h"
+
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -16,6 +18,15 @@ bool CurrentStreams::is_same(c10::Device device) {
   if (known != streams_.end()) return *known == current;
   streams_.push_back(current);
   return true;
+}
+
+bool CurrentStreams::are_same(c10::ArrayRef<c10::IValue> arguments) {
+  if (!is_same(device_of(arguments))) return false;
+  if (streams_.size() < 2) [[likely]]
+    return true;
+  bool same = true;
+  for_each_device(arguments, [&](c10::Device device) { same = is_same(device) && same; });
+  return same;
 }
 
 CurrentStreams::Guard::Guard(const CurrentStreams& streams, bool put_off) : put_off_(put_off) {

@@ -55,7 +55,7 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
     *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
     return false;
   }
-  if (!expected.on_side() && !streams_.is_same(device_of(arguments))) {
+  if (!expected.on_side() && !streams_.are_same(arguments)) {
     *why = fmt::format("{} is called on another stream", name_of(op));
     return false;
   }

@@ -376,12 +376,11 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (is_profiled()) refuse(op, "is called under a profiler that began in the step");
   if (is_captured(given()))
     refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");
-  const c10::Device device = device_of(given());
-  behind_.order(device);
+  behind_.order(given());
   if (!record_.refusal.empty()) return run();
   drop_dead();
   Call call(op);
-  call.stream = streams_.note(device);
+  call.stream = streams_.note(given());
   call.gradients_on = at::GradMode::is_enabled();
   if (const Modes modes = Modes::now(); modes_ == nullptr || *modes_ != modes)
     modes_ = std::make_shared<const Modes>(modes);

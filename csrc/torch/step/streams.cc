@@ -21,14 +21,22 @@ constexpr std::uint32_t kSide = 1;
 
 }  // namespace
 
-std::uint32_t StreamsOfCalls::note(c10::Device device) {
-  if (device.is_cpu() || device.is_meta()) return 0;
-  const c10::Stream current = current_on(device);
-  auto found = std::find_if(seen_.begin(), seen_.end(),
-                            [&](const Seen& one) { return one.stream == current; });
-  if (found == seen_.end()) found = seen_.insert(found, Seen{.stream = current});
-  ++found->calls;
-  return static_cast<std::uint32_t>(found - seen_.begin()) + 1;
+std::uint32_t StreamsOfCalls::note(c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<std::size_t> streams;
+  for_each_device(arguments, [&](c10::Device device) {
+    const c10::Stream current = current_on(device);
+    auto found = std::find_if(seen_.begin(), seen_.end(),
+                              [&](const Seen& one) { return one.stream == current; });
+    if (found == seen_.end()) found = seen_.insert(found, Seen{.stream = current});
+    const auto number = static_cast<std::size_t>(found - seen_.begin());
+    if (std::find(streams.begin(), streams.end(), number) == streams.end())
+      streams.push_back(number);
+  });
+  if (streams.empty()) return 0;
+  for (const std::size_t one : streams) ++seen_[one].calls;
+  auto found = std::find(together_.begin(), together_.end(), streams);
+  if (found == together_.end()) found = together_.insert(found, std::move(streams));
+  return static_cast<std::uint32_t>(found - together_.begin()) + 1;
 }
 
 void StreamsOfCalls::set_own(c10::Stream stream) {
@@ -45,8 +53,12 @@ void StreamsOfCalls::settle(std::vector<Call>& calls, std::size_t first) const {
       return other.calls > seen_[n].calls || (other.calls == seen_[n].calls && &other < &seen_[n]);
     });
   for (std::size_t n = first; n < calls.size(); ++n) {
-    const std::uint32_t stream = calls[n].stream;
-    calls[n].stream = stream == 0 || own[stream - 1] ? 0 : kSide;
+    std::uint32_t& stream = calls[n].stream;
+    if (stream == 0) continue;
+    const std::vector<std::size_t>& streams = together_[stream - 1];
+    stream = std::all_of(streams.begin(), streams.end(), [&](std::size_t one) { return own[one]; })
+                 ? 0
+                 : kSide;
   }
 }
 
@@ -104,17 +116,19 @@ void OrderedBehind::begin(const std::vector<c10::Stream>& streams) {
   }
 }
 
-void OrderedBehind::order(c10::Device device) {
-  if (points_.empty() || device.is_cpu() || device.is_meta()) return;
-  const c10::Stream current = current_on(device);
-  for (Point& point : points_) {
-    if (point.behind.front().device() != current.device() ||
-        std::find(point.behind.begin(), point.behind.end(), current) != point.behind.end())
-      continue;
-    // mutant: streams-left
-    point.event.block(current);
-    point.behind.push_back(current);
-  }
+void OrderedBehind::order(c10::ArrayRef<c10::IValue> arguments) {
+  if (points_.empty()) return;
+  for_each_device(arguments, [&](c10::Device device) {
+    const c10::Stream current = current_on(device);
+    for (Point& point : points_) {
+      if (point.behind.front().device() != device ||
+          std::find(point.behind.begin(), point.behind.end(), current) != point.behind.end())
+        continue;
+      // mutant: streams-left
+      point.event.block(current);
+      point.behind.push_back(current);
+    }
+  });
 }
 
 }  // namespace berth::torch::step

@@ -40,12 +40,13 @@ namespace berth::torch::step {
 // On which stream a record's calls were.
 class StreamsOfCalls {
  public:
-  // The stream that is current on the device, by a number of its own; 0 for the CPU. O(streams).
-  [[nodiscard]] std::uint32_t note(c10::Device device);
+  // The streams that are current on the devices of a call with these arguments, by a number of
+  // their own; 0 for the CPU. O(arguments + streams).
+  [[nodiscard]] std::uint32_t note(c10::ArrayRef<c10::IValue> arguments);
   // `stream` is the step's own one of its device, whoever has the most calls.
   void set_own(c10::Stream stream);
-  // Calls from `first` on, whose streams have the numbers of note(): 0 on the step's own stream of
-  // their device, or on none; 1 on another.
+  // Calls from `first` on, whose streams have the numbers of note(): 0 on the step's own streams of
+  // their devices, or on none; 1 where one is another.
   void settle(std::vector<Call>& calls, std::size_t first) const;
 
  private:
@@ -55,6 +56,7 @@ class StreamsOfCalls {
     bool own = false;
   };
   std::vector<Seen> seen_;
+  std::vector<std::vector<std::size_t>> together_;  // by number - 1: which of those
 };
 
 // Makes the record one of several streams: its calls run when they are called. Requires settle().
@@ -68,8 +70,9 @@ class OrderedBehind {
  public:
   // Behind what these streams have been asked for.
   void begin(const std::vector<c10::Stream>& streams);
-  // The device's current stream is about to be used. O(streams).
-  void order(c10::Device device);
+  // The current streams of the devices of these arguments are about to be used. O(arguments +
+  // streams).
+  void order(c10::ArrayRef<c10::IValue> arguments);
 
  private:
   struct Point {
