@@ -15,6 +15,8 @@ from typing import Any, Callable, Iterator
 
 import torch
 
+from berth._streams import watch_streams
+
 _Method = Callable[..., Any]
 _TAP = torch._C.DispatchKey.ZeroTensor  # the key under which the step program sees operators
 
@@ -381,12 +383,17 @@ def _data_parallel(method: _Method) -> _Method:
     return pre_forward
 
 
+def _say(how: str, *args: Any) -> None:
+    """To the step, without a tensor."""
+    if not _traces() and hasattr(torch.ops.berth, how):
+        with _unseen():
+            getattr(torch.ops.berth, how)(*args)
+
+
 def _state(method: _Method) -> _Method:
     @functools.wraps(method)
     def read(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
-        if not _traces() and hasattr(torch.ops.berth, "read_generators"):
-            with _unseen():
-                torch.ops.berth.read_generators()
+        _say("read_generators")
         return method(self, *args, **kwargs)
 
     return read
@@ -417,14 +424,8 @@ def _starts(method: _Method) -> _Method:
 
 def _forks() -> None:
     """The child finds all bytes, and no step."""
-    if (
-        _watches > 0
-        and not getattr(_here, "starting", False)
-        and not _traces()
-        and hasattr(torch.ops.berth, "run_as_written")
-    ):
-        with _unseen():
-            torch.ops.berth.run_as_written("the process is forked")
+    if _watches > 0 and not getattr(_here, "starting", False):
+        _say("run_as_written", "the process is forked")
 
 
 os.register_at_fork(before=_forks)
@@ -435,9 +436,8 @@ def _shared(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def share(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if hasattr(torch.ops.berth, "run_as_written") and not self.is_shared():
-            with _unseen():
-                torch.ops.berth.run_as_written("a storage moves to shared memory")
+        if not self.is_shared():
+            _say("run_as_written", "a storage moves to shared memory")
         return method(self, *args, **kwargs)
 
     return share
@@ -546,6 +546,7 @@ class Watch:
             for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))
+            watch_streams(_say, _functions)
             for name in _STATES:
                 if method := torch.Generator.__dict__.get(name):
                     _functions.append((_generators, name, method))

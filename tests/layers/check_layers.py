@@ -42,6 +42,7 @@ PYTHON = [
     "_core",
     "_errors",
     "_stats",
+    "_streams",
     "_byte_access",
     "_other_threads",
     "_extensions",

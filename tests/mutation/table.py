@@ -58,6 +58,7 @@ COPIES = ((STEP, "[timeline]"), (STEP, "[offload]~[acceptance]"))
 # With libtorch.
 PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
 THREADS = (("berth_torch_step_test", "[threads]"),)
+STREAMS = (("berth_torch_streams_test", "[streams]"),)
 
 
 # Rules without code that these tests could reach, and why.
@@ -484,6 +485,15 @@ MUTANTS = (
     Mutant("barrier-checked", "barrier", "what may fail by data is put off", Replace("call.checked = false;"), BARRIERS),
     Mutant("barrier-reader", "barrier", "a composite operator that is found to read bytes is not called again", Swap("!= called", "== called"), BARRIERS),
     Mutant("barrier-reader-kept", "barrier", "a composite operator that was found to read bytes is forgotten", Drop(), BARRIERS),
+    Mutant("streams-put-off", "streams", "what a step of several streams calls is put off behind its events", Replace("(void)call;"), STREAMS),
+    Mutant("streams-side", "streams", "a call on a side stream runs on the step's own stream", Replace("if (call.on_side()) call.stream = 0;"), STREAMS),
+    Mutant("streams-most", "streams", "the step's own stream is that of its first call, whoever has the most", Replace("return &other < &seen_[n];"), STREAMS),
+    Mutant("streams-twin", "streams", "a result takes the bytes of a value that another stream may still read", Drop(), STREAMS),
+    Mutant("streams-given", "streams", "the body gets tensors without bytes, which tell no allocator of a stream", Replace("(void)program, (void)of;\n  return;"), STREAMS),
+    Mutant("streams-again", "streams", "what another stream has taken may be made again", Swap("call.on_side() &&", "false &&"), STREAMS),
+    Mutant("streams-event", "streams", "an event is recorded before what was put off is queued", Swap("!program().several_streams", "false"), STREAMS),
+    Mutant("streams-not-behind", "streams", "a stream of the step's waits for its own one at each call", Swap("!at_call", "true"), STREAMS),
+    Mutant("streams-left", "streams", "a stream does not wait for what was put off when the step left its program", Drop(), STREAMS),
     Mutant("step-own-generator", "step", "a step draws from the generator that another one made", Replace("if (may_stand_for(value, argument.value)) return true;\n    if (is_number) {"), PROGRAMS),
     Mutant("threads-takes", "threads", "what another thread takes of a step has no bytes there", Swap("!any_argument", "any_argument"), THREADS),
     Mutant("threads-draws", "threads", "another thread draws before what a step has put off", Swap("facts_of(op).random && !", ""), THREADS),

@@ -54,6 +54,7 @@ class Table(unittest.TestCase):
                 "step",
                 "barrier",
                 "threads",
+                "streams",
             }
             | {f"S{n}" for n in range(1, 16)},
         )

@@ -356,7 +356,11 @@ class Account {
     const bool again = ran_[instruction.call];
     ran_[instruction.call] = true;
     if (call.by_body) return;
-    if (call.barrier) {
+    if (call.on_side()) {
+      // What it asks for is of another lane.
+      for_each_made(
+          call, [&](StorageNumber one) { bind(one, ledger_.find(program_.storages[one].bytes)); });
+    } else if (call.barrier) {
       std::vector<StorageNumber> comes;
       for_each_made(call, [&](StorageNumber one) { comes.push_back(one); });
       ask_as_recorded(call, [&](std::uint32_t result) {

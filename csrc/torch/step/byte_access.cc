@@ -63,6 +63,10 @@ void register_byte_access() {
   library->def("read_generators() -> ()");
   library->impl("read_generators",
                 ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, [] {}));
+  for (const char* name : {"order_streams", "wait_for_device"}) {
+    library->def((std::string(name) + "() -> ()").c_str());
+    library->impl(name, ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, [] {}));
+  }
   library->def("set_aside(bool on) -> ()");
   library->impl("set_aside", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                [](bool on) { aside = on; }));

@@ -23,6 +23,12 @@ inline constexpr std::string_view kResizeStorage = "berth::resize_storage";
 // berth::read_generators() -> (): the body reads the state of a generator.
 inline constexpr std::string_view kReadGenerators = "berth::read_generators";
 
+// berth::order_streams() -> (): the body orders work between streams of devices: it records an
+// event, waits for one or asks one, or asks a stream.
+inline constexpr std::string_view kOrderStreams = "berth::order_streams";
+// berth::wait_for_device() -> (): the body waits for all that a stream or a device was asked for. A
+// barrier.
+
 // berth::compare_storage(Tensor self) -> (): before its next operator the body asks, behind
 // libtorch's operators, whether another tensor has the same bytes.
 inline constexpr std::string_view kCompareStorage = "berth::compare_storage";

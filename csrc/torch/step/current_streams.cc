@@ -1,5 +1,7 @@
 #include "csrc/torch/step/current_streams.h"
 
+#include "csrc/torch/step/tensors.h"
+
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -18,7 +20,16 @@ bool CurrentStreams::is_same(c10::Device device) {
   return true;
 }
 
-CurrentStreams::Guard::Guard(const CurrentStreams& streams) {
+bool CurrentStreams::are_same(c10::ArrayRef<c10::IValue> arguments) {
+  if (!is_same(device_of(arguments))) return false;
+  if (streams_.size() < 2) [[likely]]
+    return true;
+  bool same = true;
+  for_each_device(arguments, [&](c10::Device device) { same = is_same(device) && same; });
+  return same;
+}
+
+CurrentStreams::Guard::Guard(const CurrentStreams& streams, bool put_off) : put_off_(put_off) {
   for (const c10::Stream& stream : streams.streams_) {
     const c10::impl::VirtualGuardImpl on(stream.device_type());
     const c10::Stream before = on.getStream(stream.device());
@@ -32,6 +43,7 @@ CurrentStreams::Guard::~Guard() {
   for (const auto& [stream, before] : changed_) {
     const c10::impl::VirtualGuardImpl on(stream.device_type());
     on.exchangeStream(before);
+    if (!put_off_) continue;
     c10::Event done(stream.device_type());
     done.record(stream);
     done.block(before);

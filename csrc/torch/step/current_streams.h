@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
@@ -15,16 +16,23 @@ class CurrentStreams {
   // Whether the device's current stream is that one; notes it the first time. True for the CPU.
   [[nodiscard]] bool is_same(c10::Device device);
 
-  // While it stands those streams are current; at its end, what was current waits for them on the
-  // device: what was put off was called before it was made to wait for the step.
+  // The same of all devices of a call's arguments. Those beside the first one are looked at where
+  // several are known.
+  [[nodiscard]] bool are_same(c10::ArrayRef<c10::IValue> arguments);
+  // The streams, one for each device that was asked for.
+  [[nodiscard]] const std::vector<c10::Stream>& all() const noexcept { return streams_; }
+
+  // While it stands those streams are current. At its end, where `put_off`, what was current waits
+  // for them on the device: what was put off was called before it was made to wait for the step.
   class Guard {
    public:
-    explicit Guard(const CurrentStreams& streams);
+    Guard(const CurrentStreams& streams, bool put_off);
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
    private:
+    const bool put_off_;
     std::vector<std::pair<c10::Stream, c10::Stream>> changed_;  // now, and before
   };
 

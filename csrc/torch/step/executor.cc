@@ -111,6 +111,7 @@ void Executor::begin_behind(std::uint32_t calls, const There& there, const Neede
     if (one.call >= calls) return;
     ran_[one.call] = 1;
     for (const Instruction::Made& made : one.made) {
+      if (gives(made.storage)) continue;
       const auto found = there.find(made.storage);
       buffers_[made.buffer] = found == there.end() ? c10::Storage() : found->second;
     }
@@ -393,7 +394,8 @@ void Executor::copy_out(const Instruction& instruction) {
     return;
   }
   // What came from outside somebody else has: it stays.
-  if (!buffers_[buffer] || program_.storages[instruction.storage].of_body()) {
+  if (!buffers_[buffer] || program_.storages[instruction.storage].of_body() ||
+      program_.stays(instruction.storage)) {
     copies_.skip_out();
     return;
   }
@@ -563,8 +565,27 @@ void Executor::make_up(const Needed& needed) {
 
 c10::Storage* Executor::holder(StorageNumber number) { return buffers_.find(number); }
 
+c10::Storage Executor::give(StorageNumber number) {
+  const BufferNumber buffer = instructions_.given[number];
+  BERTH_ASSERT(buffers_[buffer], "storage {} is not there", number);
+  if (instructions_.read_again[buffer] != 0) return buffers_[buffer];
+  return std::exchange(buffers_[buffer], {});
+}
+
+void Executor::lend(StorageNumber number, const c10::Storage& storage) {
+  if (!gives(number) || buffers_[instructions_.given[number]]) return;
+  buffers_[instructions_.given[number]] = storage;
+  lent_.push_back(instructions_.given[number]);
+}
+
+void Executor::end_lending() {
+  for (const BufferNumber one : lent_) buffers_[one] = {};
+  lent_.clear();
+}
+
 void Executor::wait_for_host() {
-  if (!copied_from_) return;
+  // In a step of several streams they were begun when the body called them.
+  if (!copied_from_ || program_.several_streams) return;
   const c10::impl::VirtualGuardImpl on(copied_from_->type());
   on.synchronizeStream(on.getStream(*copied_from_));
   copied_from_.reset();

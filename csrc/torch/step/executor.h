@@ -96,6 +96,17 @@ class Executor {
   // Where the storage's last version is; none where it is not there.
   [[nodiscard]] c10::Storage* holder(StorageNumber number);
 
+  // Whether the body has the storage itself (Instructions::given). The executor then has it only
+  // while it runs a call: references of its own would change whether autograd adds in place.
+  [[nodiscard]] bool gives(StorageNumber number) const noexcept {
+    return !instructions_.given.empty() && instructions_.given[number] != kNoBuffer;
+  }
+  // The one that the call has made which run_through() has run. Requires: gives(number).
+  [[nodiscard]] c10::Storage give(StorageNumber number);
+  // For the call that the body calls, until end_lending(). Nothing where it does not give it.
+  void lend(StorageNumber number, const c10::Storage& storage);
+  void end_lending();
+
  private:
   class Below;
   class Drawing;
@@ -163,6 +174,7 @@ class Executor {
   std::unordered_map<std::uint32_t, std::vector<ExpectedBytes>> expected_bytes_;  // by call
   HostCopies copies_;
   c10::Stack stack_;
+  std::vector<BufferNumber> lent_;
 };
 
 }  // namespace berth::torch::step

@@ -49,6 +49,7 @@ bool is_own_generator(const c10::IValue& value) {
 }
 
 bool may_stand_for(const c10::IValue& value, const c10::IValue& recorded) {
+  if (value.isStream()) return recorded.isStream();
   return is_own_generator(value) && is_own_generator(recorded) &&
          value.toGenerator().device() == recorded.toGenerator().device();
 }

@@ -134,6 +134,10 @@ bool Ghost::change_program(const Scheduled*& other) {
           real != nullptr)
         there.emplace(one, *real);
     as_recorded_.push_back(instructions_as_recorded(next));
+    // What the body has without bytes it has so to its end.
+    if (std::vector<BufferNumber>& given = as_recorded_.back().given; !given.empty())
+      for (StorageNumber one = 0; one < storages_.size(); ++one)
+        if (held(one)) given[one] = kNoBuffer;
     executor = std::make_unique<Executor>(next, as_recorded_.back(), memory_);
     for (StorageNumber one = 0; one < storages_.size(); ++one) {
       if (seen_[one] == 0 || !next.storages[one].of_body()) continue;
@@ -157,6 +161,7 @@ void Ghost::forget_bound() {
     seen_[one] = 0;
   }
   bound_.clear();
+  executor_->end_lending();
 }
 
 void Ghost::see(StorageNumber number, const c10::Storage& storage) {
@@ -198,7 +203,8 @@ void Ghost::make_results(const Call& expected, c10::Stack* stack, c10::Stack rea
   const auto storage_of = [&](StorageNumber number) {
     for (const auto& [of, storage] : shared)
       if (of == number) return storage;
-    c10::Storage made = make_ghost_storage(program().storages[number]);
+    c10::Storage made = executor_->gives(number) ? executor_->give(number)
+                                                 : make_ghost_storage(program().storages[number]);
     see(number, made);
     shared.emplace_back(number, made);
     return made;
@@ -269,6 +275,18 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     run_kernel(op, keys, stack);
     return;
   }
+  if (facts.orders_streams) {
+    // Where all runs when it is called nothing is to be done.
+    // mutant: streams-event
+    if (!program().several_streams) {
+      diverge("an event or a stream is asked, recorded or waited for");
+      lock.unlock();
+      recorder_->call(op, keys, stack);
+      return;
+    }
+    run_kernel(op, keys, stack);
+    return;
+  }
   if (facts.reads_generators) {
     // Where the step sets them, they are as the body left them.
     if (!program().sets_generators) {
@@ -332,10 +350,13 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     c10::Stack results;
     if (expected.random) draw(expected, op, keys, *stack);
     stop_following();
-    run([&] {
-      executor_->run_through(
-          next_, [this](StorageNumber one) { return held(one); }, &results);
-    });
+    run(
+        [&] {
+          executor_->run_through(
+              next_, [this](StorageNumber one) { return held(one); }, &results);
+        },
+        program().several_streams);
+    executor_->end_lending();
     if (facts_of(op).shows_bytes) show_bytes(expected);
     make_results(expected, stack, std::move(results));
   } else {
@@ -401,12 +422,14 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   Barrier barrier;
   drew_ |= expected.random;
+  executor_->end_lending();
   if (expected.by_body) {
     run_kernel(op, keys, stack);
   } else {
     std::vector<StorageNumber> lent;
     stop_following();
-    run([&] { executor_->run_before(next_, [this](StorageNumber one) { return held(one); }); });
+    run([&] { executor_->run_before(next_, [this](StorageNumber one) { return held(one); }); },
+        program().several_streams);
     for (std::uint32_t n = 0; n < expected.operands.size(); ++n) {
       const StorageNumber one = expected.operands[n].storage;
       if (one == kNoStorage || !held(one)) continue;
@@ -423,7 +446,12 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
       for (const StorageNumber one : lent)
         if (const auto ghost = storages_[one].lock(); ghost != nullptr) take_bytes_back(*ghost);
     });
-    run_kernel_told(op, keys, stack);
+    // What an operator of libtorch's calls inside is its own, where it is a barrier for its stream.
+    if (expected.on_side() && !keys.has(kCompositeKey) &&
+        !is_barrier(op, c10::ArrayRef<c10::IValue>(*stack).slice(below)))
+      run_kernel(op, keys, stack);
+    else
+      run_kernel_told(op, keys, stack);
   }
   const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
   if (expected.barrier) generators_.see();
@@ -488,7 +516,8 @@ std::uint64_t Ghost::effects() {
 void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  const c10::Stack& stack) {
   drew_ = true;
-  if (!program().sets_generators) return;
+  // In a step of several streams the kernel itself runs when it is called.
+  if (!program().sets_generators || program().several_streams) return;
   const auto given =
       c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - expected.arguments.size());
   executor_->set_generator_state(next_, state_of(generator_of(given)));
@@ -512,11 +541,12 @@ void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::Dispa
 }
 
 template <typename Run>
-void Ghost::run(const Run& how) {
+void Ghost::run(const Run& how, bool at_call) {
   // Where the body has set a generator, what it called before drew from what was there.
   // mutant: step-generator
-  const auto set_by_body = generators_.put_back();
-  const CurrentStreams::Guard streams(streams_);
+  const auto set_by_body = at_call ? GeneratorStates::States() : generators_.put_back();
+  // mutant: streams-not-behind
+  const CurrentStreams::Guard streams(streams_, !at_call);
   const Elapsed elapsed;
   for (bool done = false; !done;) {
     try {
@@ -541,6 +571,7 @@ void Ghost::run(const Run& how) {
   }
   ran_ = true;
   schedule_ns_ += elapsed.ns();
+  if (at_call && !program().calls[next_].random) return;
   generators_.see();
   GeneratorStates::set(set_by_body);
 }
@@ -639,6 +670,7 @@ void Ghost::go_on_as_written(std::string_view why) {
   const auto seen = std::find(seen_.begin(), seen_.end(), false) - seen_.begin();
   storages_.erase(storages_.begin() + seen, storages_.end());
   recorder_ = std::make_unique<Recorder>(program(), next_, std::move(storages_));
+  recorder_->go_on_behind(streams_.all());
   if (set_between_draws_) recorder_->note_generators_set();
 }
 

@@ -112,9 +112,10 @@ class Ghost final : public OperatorListener {
   // and moves the generator on as the call would.
   void draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
             const c10::Stack& stack);
-  // Does what runs the schedule, with generators as the schedule left them.
+  // Does what runs the schedule, with generators as the schedule left them. `at_call`: only what
+  // the body has called, in a step that puts nothing off.
   template <typename Run>
-  void run(const Run& how);
+  void run(const Run& how, bool at_call = false);
   // Another executor begins again.
   void take_back(std::unique_ptr<Executor> next);
   // After memory was exhausted: whether to go on, from the beginning as the step was recorded, or
@@ -138,7 +139,7 @@ class Ghost final : public OperatorListener {
   // Whether the program holds what the step made there.
   [[nodiscard]] bool held(StorageNumber storage) const {
     return !program().storages[storage].of_body() && seen_[storage] &&
-           storages_[storage].use_count() > 0;
+           storages_[storage].use_count() > 0 && !executor_->gives(storage);
   }
   // Notes the storage that has this number in this step.
   void see(StorageNumber number, const c10::Storage& storage);

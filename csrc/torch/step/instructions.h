@@ -54,6 +54,11 @@ struct Instructions {
   std::vector<BufferNumber> first_of;  // by storage: where one from outside is
   // Residents that are on the host when the step begins.
   std::vector<StorageNumber> begin_on_host = {};
+  // Of a step of several streams, by storage: the buffer of one that the body gets itself, since it
+  // is made once and never leaves; else kNoBuffer. Empty: none is.
+  std::vector<BufferNumber> given = {};
+  // By buffer: a call that runs again reads it, when the body may have let go of it. As long.
+  std::vector<std::uint8_t> read_again = {};
 };
 
 // What executors measure of a schedule, and the schedule as planners have it.

@@ -94,6 +94,8 @@ void find_twins(Program& program) {
       const auto times =
           std::count_if(call.operands.begin(), call.operands.end(),
                         [&](const Operand& other) { return other.storage == one.storage; });
+      // mutant: streams-twin
+      if (storage.shared) continue;
       // mutant: step-readers
       if (program.kinds[one.storage] != StorageKind::kMade || storage.of_body() ||
           storage.outlives || storage.bytes != made.bytes || storage.device != made.device ||
@@ -112,8 +114,9 @@ void find_twins(Program& program) {
 
 bool same_call(const Call& a, const Call& b) {
   return &a.op.schema() == &b.op.schema() && a.gradients_on == b.gradients_on &&
-         a.barrier == b.barrier && a.checked == b.checked && a.writes == b.writes &&
-         *a.modes == *b.modes && a.operands == b.operands && a.result_tensors == b.result_tensors &&
+         a.barrier == b.barrier && a.checked == b.checked && a.stream == b.stream &&
+         a.writes == b.writes && *a.modes == *b.modes && a.operands == b.operands &&
+         a.result_tensors == b.result_tensors &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     same_argument) &&
          std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(),
@@ -128,9 +131,10 @@ std::size_t common_calls(const std::vector<Call>& a, const std::vector<Call>& b)
 bool same_calls(const StepRecord& record, const StepRecord& other, std::string* why) {
   const std::size_t common = common_calls(record.calls, other.calls);
   const auto same_kind = [](const RecordedStorage& a, const RecordedStorage& b) {
-    return a.foreign == b.foreign;
+    return a.foreign == b.foreign && a.shared == b.shared;
   };
   if (common == record.calls.size() && common == other.calls.size() &&
+      record.several_streams == other.several_streams &&
       std::equal(record.storages.begin(), record.storages.end(), other.storages.begin(),
                  other.storages.end(), same_kind))
     return true;
@@ -150,7 +154,7 @@ void note_left(StepRecord& record, const StepRecord& next) {
 }
 
 std::uint64_t hash_of(const StepRecord& record) {
-  std::uint64_t hash = record.calls.size();
+  std::uint64_t hash = 2 * record.calls.size() + (record.several_streams ? 1 : 0);
   const auto add = [&](std::uint64_t value) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
     hash ^= hash >> 29U;
@@ -193,6 +197,7 @@ Program make_program(StepRecord first, const StepRecord& second) {
     first.storages[n].fresh =
         program.kinds[n] == StorageKind::kInput && !left.contains(second.storages[n].identity);
   program.sets_generators = first.sets_generators || second.sets_generators;
+  program.several_streams = first.several_streams;
   program.calls = std::move(first.calls);
   program.storages = std::move(first.storages);
   find_twins(program);

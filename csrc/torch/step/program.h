@@ -25,6 +25,15 @@ struct Program {
   std::vector<StorageKind> kinds;  // by storage
   // Whether the step sets generators. Each draw then needs its generator's state.
   bool sets_generators = false;
+  // Whether work of the step is ordered between streams: see streams.h.
+  bool several_streams = false;
+  // Whether the storage is not copied to the host: side streams may use it, or somebody behind the
+  // step that an event of the step's orders, or autograd asks for its pointer.
+  [[nodiscard]] bool stays(StorageNumber storage) const {
+    const RecordedStorage& one = storages[storage];
+    if (one.shared || !several_streams) return one.shared;
+    return one.outlives || (!one.of_body() && calls[one.maker].backward);
+  }
 };
 
 // Whether both records have equal calls: operators, operands, results and values. Numbers that may

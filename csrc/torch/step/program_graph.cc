@@ -23,7 +23,7 @@ constexpr Bytes kMostParts = 32;
 // The number of elements that a call does the same for; 0 where it is none that can be taken apart:
 // all lists have as many, or none, and their elements are alike in shape from list to list.
 std::size_t elements_of(const Call& call) {
-  if (!facts_of(call.op).listwise || call.random || call.host_read) return 0;
+  if (!facts_of(call.op).listwise || call.random || call.host_read || call.checked) return 0;
   std::size_t elements = 0;
   std::size_t operand = 0;
   const Operand* first = nullptr;
@@ -142,11 +142,13 @@ class Builder {
                : graph::StorageClass::kInput;
   }
 
-  static graph::StepCall as_step_call(const Call& call) {
+  graph::StepCall as_step_call(const Call& call) const {
     graph::StepCall step{.name = name_of(call.op),
                          .backward = call.backward,
                          .random = call.random,
-                         .host_read = call.host_read,
+                         // Autograd tells allocators of the streams that take gradients, by a
+                         // pointer: none is made again.
+                         .host_read = call.host_read || (program_.several_streams && call.backward),
                          .barrier = call.barrier,
                          .checked = call.checked,
                          .ns = call.ns,
@@ -163,6 +165,11 @@ class Builder {
     }
     for (const std::uint32_t operand : call.writes) step.operands[operand].writes = true;
     for (const std::uint32_t operand : call.aside) step.operands[operand].aside = true;
+    // What a side stream takes is not made again: it is another version from here on.
+    // mutant: streams-again
+    for (std::size_t n = 0; call.on_side() && n < call.operands.size(); ++n)
+      if (const StorageNumber one = call.operands[n].storage; one != kNoStorage)
+        step.operands[n].writes |= !program_.storages[one].of_body();
     for (const ResultTensor& result : call.result_tensors)
       step.results.push_back(result.argument == ResultTensor::kNew ? result.operand.storage
                                                                    : kNoStorage);
@@ -353,6 +360,36 @@ void look_ahead(const Program& program, std::vector<Instruction>& list) {
   }
 }
 
+// What the body of a step of several streams can have itself: libtorch may tell its allocator of
+// streams, and read it by pointers.
+void find_given(const Program& program, Instructions& of) {
+  // mutant: streams-given
+  if (!program.several_streams) return;
+  of.given.assign(program.storages.size(), kNoBuffer);
+  of.read_again.assign(of.buffers, 0);
+  std::vector<StorageNumber> holds(of.buffers, kNoStorage);
+  std::vector<bool> leaves(program.storages.size()), ran(program.calls.size());
+  for (const Instruction& one : of.list) {
+    if (one.kind == Instruction::Kind::kRelease) continue;
+    if (one.storage != kNoStorage) leaves[one.storage] = true;
+    if (one.kind != Instruction::Kind::kRun) continue;
+    const bool again = ran[one.call];
+    ran[one.call] = true;
+    for (const BufferNumber operand : one.operands)
+      if (again && operand != kNoBuffer) of.read_again[operand] = 1;
+    for (const Instruction::Made& made : one.made) {
+      const StorageNumber before = std::exchange(holds[made.buffer], made.storage);
+      BufferNumber& buffer = of.given[made.storage];
+      if (before != kNoStorage && before != made.storage)
+        leaves[before] = leaves[made.storage] = true;
+      if (again || (buffer != kNoBuffer && buffer != made.buffer)) leaves[made.storage] = true;
+      buffer = made.buffer;
+    }
+  }
+  for (StorageNumber n = 0; n < program.storages.size(); ++n)
+    if (leaves[n] || program.storages[n].of_body()) of.given[n] = kNoBuffer;
+}
+
 }  // namespace
 
 Instructions instructions_of(const Program& program, const ProgramGraph& of,
@@ -396,6 +433,7 @@ Instructions instructions_of(const Program& program, const ProgramGraph& of,
       }
   }
   look_ahead(program, result.list);
+  find_given(program, result);
   return result;
 }
 

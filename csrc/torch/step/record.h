@@ -113,8 +113,11 @@ struct Call {
   // Runs when it is called, once all that was called before has run, with the tensors that the body
   // has: it is not known to be safe later.
   bool barrier = false;
-  // Runs when it is called, since what its arguments hold may make it fail.
+  // Runs when it is called: what its arguments hold may make it fail, or the step uses several
+  // streams.
   bool checked = false;
+  // 0: on the step's own stream of its device. While the step is recorded: as StreamsOfCalls says.
+  std::uint32_t stream = 0;
   std::vector<Argument> arguments;
   // Of the arguments, in order; behind them, of a barrier, what it writes beside those.
   std::vector<Operand> operands;
@@ -134,6 +137,9 @@ struct Call {
   Bytes workspace = 0;                        // most that it held beside its results
   std::vector<KernelRequest> requests = {};   // in order; none where there were too many
   std::vector<CallAlternative> alternatives;  // others than the operator itself
+
+  // Whether it is called on another stream than the step's own one of its device: see streams.h.
+  [[nodiscard]] bool on_side() const noexcept { return stream != 0; }
 };
 
 struct RecordedStorage {
@@ -146,6 +152,8 @@ struct RecordedStorage {
   bool made_by_barrier = false;  // so the body itself has it
   // From outside, and others may read or write it behind libtorch's operators.
   bool foreign = false;
+  // A call on a side stream makes or takes it: see streams.h.
+  bool shared = false;
   bool outlives = false;  // somebody has it after the step
   // So many calls the body had made when nobody but the operators had it any more; kNever: it
   // outlives the step.
@@ -169,6 +177,8 @@ struct StepRecord {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held;  // so that addresses stay theirs
   // Whether the step set a generator that it had drawn from, as torch.utils.checkpoint does.
   bool sets_generators = false;
+  // Whether work of the step is ordered between streams: see streams.h.
+  bool several_streams = false;
   bool came_before = false;  // one like it, which was not kept
   std::uint64_t step = 0;    // which of the run's
   // What the step before this one left, and how many calls this one had made when it went.

@@ -25,6 +25,8 @@ Recorder::Recorder(const Program& program, std::size_t calls,
                    std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages)
     : held_(std::move(storages)) {
   record_.sets_generators = program.sets_generators;
+  record_.several_streams = program.several_streams;
+  settled_ = calls;
   for (std::size_t n = 0; n < calls; ++n)
     if (program.calls[n].random && !facts_of(program.calls[n].op).draws_by_shape)
       draws_by_contents_ = name_of(program.calls[n].op);
@@ -58,6 +60,11 @@ Recorder::Recorder(std::uint64_t step, const StepRecord* before, bool looks_at_b
     if (before->storages[number].outlives && !before->storages[number].of_body() &&
         !before->held[number].expired())
       left_.emplace_back(number, before->held[number]);
+}
+
+void Recorder::go_on_behind(const std::vector<c10::Stream>& own) {
+  for (const c10::Stream& stream : own) streams_.set_own(stream);
+  behind_.begin(own);
 }
 
 void Recorder::refuse(const c10::OperatorHandle& op, std::string_view why) {
@@ -300,6 +307,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   call.workspace = like.workspace;
   call.requests = like.requests;
   call.versions = like.versions;
+  call.stream = like.stream;
   describe_arguments(call, arguments);
   describe_wrote(call, wrote);
   if (facts_of(call.op).resizes) forget_size(call);
@@ -310,6 +318,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
     });
   describe_results(call, results, operands);
   add(std::move(call));
+  settled_ = record_.calls.size();
 }
 
 void Recorder::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
@@ -359,15 +368,19 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     record_.sets_generators = true;
     return run();
   }
+  if (facts.orders_streams) {
+    record_.several_streams = true;
+    return run();
+  }
   if (const std::string why = why_refused(op); !why.empty()) refuse(op, why);
   if (is_profiled()) refuse(op, "is called under a profiler that began in the step");
   if (is_captured(given()))
     refuse(op, "is captured into a graph, before the step is known: steps are recorded outside");
-  if (!streams_.is_same(device_of(given())))
-    refuse(op, "is called on another stream than what the step called before");
+  behind_.order(given());
   if (!record_.refusal.empty()) return run();
   drop_dead();
   Call call(op);
+  call.stream = streams_.note(given());
   call.gradients_on = at::GradMode::is_enabled();
   if (const Modes modes = Modes::now(); modes_ == nullptr || *modes_ != modes)
     modes_ = std::make_shared<const Modes>(modes);
@@ -457,6 +470,10 @@ StepRecord Recorder::take() {
   alive_.clear();
   left_.clear();
   record_.held = std::move(held_);
+  streams_.settle(record_.calls, settled_);
+  for (const Call& call : record_.calls)
+    record_.several_streams |= facts_of(call.op).records_stream;
+  if (record_.several_streams || has_side_streams(record_)) run_at_calls(record_);
   numbers_.clear();
   draws_by_contents_.clear();
   // A copy, since what was written down during the step stands between the step's own blocks in the

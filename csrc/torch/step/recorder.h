@@ -1,12 +1,12 @@
 #pragma once
 
 #include "csrc/torch/step/aside.h"
-#include "csrc/torch/step/current_streams.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/record.h"
+#include "csrc/torch/step/streams.h"
 #include "csrc/torch/step/tap.h"
 
 #include <c10/core/StorageImpl.h>
@@ -51,6 +51,9 @@ class Recorder final : public OperatorListener {
   [[nodiscard]] StepRecord take();
   // Says of a step that goes on here that it has set a generator before.
   void note_generators_set() { record_.sets_generators = true; }
+  // Of a step that goes on here: the streams on which it called what it has called so far, where
+  // that has been queued now.
+  void go_on_behind(const std::vector<c10::Stream>& own);
 
  private:
   StorageNumber number_of(const at::Tensor& tensor, std::uint32_t maker);
@@ -88,7 +91,9 @@ class Recorder final : public OperatorListener {
   // What the step before left, by the number that it has there.
   std::vector<std::pair<StorageNumber, c10::weak_intrusive_ptr<c10::StorageImpl>>> left_;
   OutsideMemory outside_;
-  CurrentStreams streams_;
+  StreamsOfCalls streams_;
+  std::size_t settled_ = 0;  // calls whose streams have the numbers of a record that has ended
+  OrderedBehind behind_;
   // By storage: whether others may use its bytes, from outside or since the body asked for them,
   // and whether a call has written it that runs later than it was called.
   std::vector<std::uint8_t> foreign_, pending_;

@@ -184,12 +184,38 @@ std::vector<bool> may_be_away(const Program& program, const ProgramGraph& of) {
     if (program.kinds[n] == StorageKind::kResident) movable[of.room[n]] = may;
   };
   for (StorageNumber n = 0; n < program.storages.size(); ++n)
-    set(n, !program.storages[n].foreign && of.graph.storages[of.room[n]].bytes > 0);
+    set(n, !program.storages[n].foreign && !program.storages[n].shared &&
+               of.graph.storages[of.room[n]].bytes > 0);
   for (const Call& call : program.calls)
     for (const Operand& one : call.operands)
       if (call.barrier && facts_of(call.op).opaque && one.storage != kNoStorage)
         set(one.storage, false);
   return movable;
+}
+
+// By storage of the graph, whether a schedule must not copy it that is not the same in every step.
+std::vector<bool> must_stay(const Program& program, const ProgramGraph& of) {
+  std::vector<bool> stays(of.graph.storages.size(), false);
+  for (StorageNumber n = 0; n < program.storages.size(); ++n)
+    if (program.stays(n) && program.kinds[n] != StorageKind::kResident) stays[of.room[n]] = true;
+  return stays;
+}
+
+// Planners do not know what has to stay on the device: it stays. Whether that changes anything.
+bool keep_what_stays(const Program& program, const ProgramGraph& of, graph::Schedule& schedule) {
+  if (!program.several_streams) return false;
+  const std::vector<bool> stays = must_stay(program, of);
+  using Kind = graph::ScheduleStep::Kind;
+  const std::size_t copies = std::erase_if(schedule.steps, [&](const graph::ScheduleStep& step) {
+    return (step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn) &&
+           stays[schedule.buffers[step.buffer].storage];
+  });
+  if (copies == 0) return false;
+  for (graph::Buffer& buffer : schedule.buffers) buffer.offsets.clear();
+  for (graph::ScheduleStep& step : schedule.steps)
+    step.workspace_offset = step.host_offset = graph::Buffer::kNoOffset;
+  schedule.arena_bytes = schedule.host_bytes = schedule.budget = 0;
+  return true;
 }
 
 Planned plan(const Program& program, const SchedulingOptions& options,
@@ -232,7 +258,14 @@ Planned plan(const Program& program, const SchedulingOptions& options,
     BERTH_CHECK(found, kUsage, "the step program was over before its step was planned");
     result.chosen = std::move(*found);
   }
+  const bool stays = keep_what_stays(program, result.of, result.chosen);
   prove(result, options);
+  const Bytes budget = budget_of(options, recorded);
+  if (stays && result.not_met.empty() && budget > 0 && result.verdict.peak > budget)
+    result.not_met = fmt::format(
+        "values that several streams use, or that an event of the step orders, stay on the device: "
+        "it takes {} with the copies that are left, the budget is {}",
+        format_bytes(result.verdict.peak), format_bytes(budget));
   return result;
 }
 
@@ -249,10 +282,13 @@ Bytes room_between_steps(const Program& program, const graph::Graph& graph,
 // What the schedule that was given copies of the residents, where the program's have to stay.
 std::string moves_what_stays(const Program& program, const ProgramGraph& of,
                              const SchedulingOptions& options) {
-  const std::vector<bool> movable = may_be_away(program, of);
+  const std::vector<bool> movable = may_be_away(program, of), stays = must_stay(program, of);
   for (const graph::ScheduleStep& step : options.given->steps) {
     if (step.kind != graph::ScheduleStep::Kind::kCopyOut) continue;
     const graph::StorageId storage = options.given->buffers[step.buffer].storage;
+    if (stays[storage])
+      return fmt::format("it copies storage {} to the host, which has to stay on the device",
+                         storage);
     if (of.graph.storages[storage].kind != graph::StorageClass::kResident) continue;
     if (!options.spills) return "it keeps state on the host between uses, which needs host_memory";
     if (!movable[storage])
@@ -365,9 +401,11 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
     result.predicted_peak = memory.peak;
     result.resident = memory.resident;
   }
-  result.may_be_followed = std::all_of(
-      result.program.calls.begin(), result.program.calls.end(),
-      [](const Call& call) { return call.op.operator_name().name.starts_with("aten::"); });
+  result.may_be_followed =
+      !result.program.several_streams &&
+      std::all_of(result.program.calls.begin(), result.program.calls.end(), [](const Call& call) {
+        return call.op.operator_name().name.starts_with("aten::");
+      });
   count_barriers(result);
   result.draws_again =
       std::any_of(result.instructions.list.begin(), result.instructions.list.end(),

@@ -246,7 +246,9 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
       std::find(kDrawsByShape.begin(), kDrawsByShape.end(), name) != kDrawsByShape.end() &&
       op.operator_name().overload_name != "Tensor";
   facts.shows_bytes = name == kReadBytes;
-  facts.host_read = facts.shows_bytes || op.hasTag(at::Tag::data_dependent_output);
+  facts.records_stream = name == "aten::record_stream";
+  facts.host_read =
+      facts.shows_bytes || facts.records_stream || op.hasTag(at::Tag::data_dependent_output);
   facts.allocates = name == "aten::empty" || name == "aten::empty_strided" ||
                     name == "aten::empty_like" || name == "aten::new_empty" ||
                     name == "aten::new_empty_strided";
@@ -263,6 +265,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
        !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
       name == "aten::_pack_padded_sequence";
   facts.reads_generators = name == kReadGenerators;
+  facts.orders_streams = name == kOrderStreams;
   facts.compares = name == kCompareStorage;
   facts.sets_aside = name == kSetAside;
   facts.as_written = name == kRunAsWritten;
@@ -316,7 +319,7 @@ PureOperators& pure_operators() {
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   for (const std::string_view known :
-       {kReadBytes, kReadGenerators, kCompareStorage, kSetAside, kRunAsWritten})
+       {kReadBytes, kReadGenerators, kOrderStreams, kCompareStorage, kSetAside, kRunAsWritten})
     if (name == known) return true;
   for (const std::string_view own : {"aten::", "prim::", "profiler::"})
     if (name.starts_with(own)) return true;
@@ -527,7 +530,8 @@ bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments
 
 bool is_plain_value(const c10::IValue& value) {
   if (value.isNone() || value.isBool() || value.isInt() || value.isDouble() ||
-      value.isComplexDouble() || value.isString() || value.isDevice() || value.isGenerator())
+      value.isComplexDouble() || value.isString() || value.isDevice() || value.isGenerator() ||
+      value.isStream())
     return true;
   if (!value.isList()) return false;
   const auto elements = value.toListRef();
@@ -559,6 +563,7 @@ bool same_value(const c10::IValue& a, const c10::IValue& b) {
   if (a.isString()) return b.isString() && a.toStringRef() == b.toStringRef();
   if (a.isDevice()) return b.isDevice() && a.toDevice() == b.toDevice();
   if (a.isGenerator()) return b.isGenerator() && a.toGenerator() == b.toGenerator();
+  if (a.isStream()) return b.isStream() && a.toStream() == b.toStream();
   if (!a.isList() || !b.isList()) return false;
   const auto left = a.toListRef(), right = b.toListRef();
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), same_value);

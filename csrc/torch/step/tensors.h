@@ -45,6 +45,20 @@ void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
 // Whether `tensor` is that operand, apart from its storage, and from its offset where it moves.
 [[nodiscard]] bool matches(const at::Tensor& tensor, const Operand& operand);
 
+// Calls visit(c10::Device) for each device of a call's arguments but the CPU, maybe more than once.
+template <typename Visit>
+void for_each_device(c10::ArrayRef<c10::IValue> values, const Visit& visit) {
+  const auto see = [&](c10::Device one) {
+    if (!one.is_cpu() && !one.is_meta()) visit(one);
+  };
+  for (const c10::IValue& value : values) {
+    if (value.isDevice()) see(value.toDevice());
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (tensor.defined()) see(tensor.device());
+    });
+  }
+}
+
 // A tensor that is that part of `storage`.
 [[nodiscard]] at::Tensor make_tensor(c10::Storage storage, const Operand& operand,
                                      c10::DispatchKeySet keys);
@@ -77,6 +91,8 @@ struct OperatorFacts {
   bool sets_aside = false;        // begins or ends what a loader calls, and calls nothing
   bool as_written = false;        // the step must run so from here on, as its argument says
   bool gives_bytes = false;       // gives a tensor another storage
+  bool records_stream = false;    // tells the allocator of a stream that uses the memory
+  bool orders_streams = false;    // the body orders streams
   bool listwise = false;          // does the same for each element of its lists
   bool shapes_by_data = false;    // what its tensors hold may decide about the shape of its result
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
