@@ -6,18 +6,14 @@
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/tensors.h"
+#include "csrc/torch/step/thread_state.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 namespace berth::torch::step {
@@ -38,35 +34,6 @@ bool same_rooms(const Program& a, const Program& b, std::size_t calls) {
 
 // Calls without a host read that are worth a second thread, and how often it is told of them.
 constexpr std::uint32_t kWorthFollowing = 32, kCallsAtATime = 8;
-
-// What a thread has set that its kernels go by.
-class ThreadState {
- public:
-  explicit ThreadState(const Program& program) : threads_(at::get_num_threads()) {
-    for (const RecordedStorage& storage : program.storages) {
-      const c10::Device device = storage.device;
-      if (device.is_cpu() || (!streams_.empty() && streams_.back().device() == device)) continue;
-      streams_.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-    }
-  }
-  // While it stands, so has this thread.
-  class Guard {
-   public:
-    explicit Guard(const ThreadState& state) : state_(state.state_) {
-      if (at::get_num_threads() != state.threads_) at::set_num_threads(state.threads_);
-      for (const c10::Stream& stream : state.streams_) streams_.emplace_back(stream);
-    }
-
-   private:
-    const at::ThreadLocalStateGuard state_;
-    std::deque<c10::StreamGuard> streams_;
-  };
-
- private:
-  const int threads_;  // reductions go by it
-  const at::ThreadLocalState state_;
-  std::vector<c10::Stream> streams_;
-};
 
 }  // namespace
 
