@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import gc
 import importlib.util
@@ -15,7 +14,7 @@ from typing import Any, Callable, Iterator
 
 import torch
 
-from berth._streams import watch_streams
+from berth._streams import MethodsOf, watch_streams
 
 _Method = Callable[..., Any]
 _TAP = torch._C.DispatchKey.ZeroTensor  # the key under which the step program sees operators
@@ -399,14 +398,6 @@ def _state(method: _Method) -> _Method:
     return read
 
 
-class _Generators:
-    """torch.Generator, which takes no attributes. Its dictionary takes methods."""
-
-    def __setattr__(self, name: str, method: Any) -> None:
-        gc.get_referents(torch.Generator.__dict__)[0][name] = method
-        ctypes.pythonapi.PyType_Modified(ctypes.py_object(torch.Generator))
-
-
 def _starts(method: _Method) -> _Method:
     """Of a loader, whose workers are forked and have nothing of the step."""
 
@@ -445,7 +436,7 @@ def _shared(method: _Method) -> _Method:
 
 # Methods by which the state of a generator is read. torch.get_rng_state() calls the first one.
 _STATES = ("get_state", "clone_state", "graphsafe_get_state", "get_offset", "__reduce__")
-_generators = _Generators()
+_generators = MethodsOf(torch.Generator)
 _lock = threading.Lock()
 _watches = 0
 _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules

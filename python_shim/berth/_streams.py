@@ -44,7 +44,7 @@ def _telling(method: _Method, how: str, tell: Callable[..., None]) -> _Method:
     return call
 
 
-class _Of:
+class MethodsOf:
     """A class that takes no attributes. Its dictionary takes methods."""
 
     def __init__(self, of: type) -> None:
@@ -73,8 +73,8 @@ def watch_streams(tell: Callable[..., None], before: list[tuple[Any, str, Any]])
             continue
         for name, how in _METHODS[_BY_NAME.get(path, path)].items():
             if (method := of.__dict__.get(name)) is not None:
-                before.append((_Of(of), name, method))
-                setattr(_Of(of), name, _telling(method, how, tell))
+                before.append((MethodsOf(of), name, method))
+                setattr(MethodsOf(of), name, _telling(method, how, tell))
     for name, how in _FUNCTIONS.items():
         if (function := getattr(torch._C, name, None)) is not None:
             before.append((torch._C, name, function))
