@@ -15,12 +15,44 @@ parser.add_argument(
     default="zeroed",
     help="zero_grad() of torch before 2.0 filled gradients with zeros; since then it drops them",
 )
+parser.add_argument(
+    "--softmax",
+    choices=("1.10", "today"),
+    default="1.10",
+    help="softmax of torch before 1.11 also saved its input for backward",
+)
 parser.add_argument("--steps", type=int, default=4)
 parser.add_argument("--small", action="store_true")
 arguments = parser.parse_args()
 
 import torch  # noqa: E402
 from transformers import BertConfig, BertForSequenceClassification  # noqa: E402
+
+
+class Softmax(torch.autograd.Function):
+    """derivatives.yaml of torch 1.10: `_softmax_backward_data(grad, result, dim, self)`, so both `result` and `self` are saved."""
+
+    @staticmethod
+    def forward(context, scores, dim):
+        probabilities = torch.softmax(scores, dim)
+        context.save_for_backward(probabilities, scores)
+        context.dim = dim
+        return probabilities
+
+    @staticmethod
+    def backward(context, gradient):
+        probabilities, scores = context.saved_tensors
+        return torch._softmax_backward_data(gradient, probabilities, context.dim, scores.dtype), None
+
+
+def softmax_1_10(scores, dim, dtype=None):
+    # Autocast computes softmax in single precision.
+    wide = torch.is_autocast_enabled("cuda") or dtype == torch.float32
+    return Softmax.apply(scores.float() if wide else scores, dim)
+
+
+if arguments.softmax == "1.10":
+    torch.nn.functional.softmax = softmax_1_10
 
 sizes = (
     {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}

@@ -121,7 +121,8 @@ for step in range(4):
     x = F.embedding(tokens, embedding)
     for block in blocks:
         x = block(x, cosine[:LENGTH], sine[:LENGTH])
-    logits = [head(one) for one in last(x).split(128, dim=1)]  # lm_head_chunk_size
+    # lm_head_chunk_size; Fabric's HalfPrecision.convert_output() makes what a model returns float32.
+    logits = [one.float() for one in [head(one) for one in last(x).split(128, dim=1)]]
     logits[-1] = logits[-1][..., :-1, :]
     losses = [
         F.cross_entropy(one.reshape(-1, VOCABULARY), wanted.reshape(-1), ignore_index=-1, reduction="none")
