@@ -20,8 +20,8 @@ bool CurrentStreams::is_same(c10::Device device) {
   return true;
 }
 
-bool CurrentStreams::are_same(c10::ArrayRef<c10::IValue> arguments) {
-  if (!is_same(device_of(arguments))) return false;
+bool CurrentStreams::are_same(c10::Device first, c10::ArrayRef<c10::IValue> arguments) {
+  if (!is_same(first)) return false;
   if (streams_.size() < 2) [[likely]]
     return true;
   bool same = true;

@@ -16,9 +16,9 @@ class CurrentStreams {
   // Whether the device's current stream is that one; notes it the first time. True for the CPU.
   [[nodiscard]] bool is_same(c10::Device device);
 
-  // The same of all devices of a call's arguments. Those beside the first one are looked at where
-  // several are known.
-  [[nodiscard]] bool are_same(c10::ArrayRef<c10::IValue> arguments);
+  // The same of all devices of a call's arguments, of which `first` is one. Those beside it are
+  // looked at where several are known.
+  [[nodiscard]] bool are_same(c10::Device first, c10::ArrayRef<c10::IValue> arguments);
   // The streams, one for each device that was asked for.
   [[nodiscard]] const std::vector<c10::Stream>& all() const noexcept { return streams_; }
 

@@ -280,9 +280,7 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
   std::optional<Drawing> drawing;
   if (call.random) {
     const auto told = generator_states_.find(instruction.call);
-    const auto generator = [&] {
-      return generator_of(c10::ArrayRef<c10::IValue>(*stack).slice(below));
-    };
+    const auto generator = [&] { return generator_of(last_of(*stack, stack->size() - below)); };
     // mutant: step-draw-again
     if (told != generator_states_.end())
       drawing.emplace(generator(), told->second);
@@ -303,20 +301,19 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     // Of parts of a call, and beside a body that takes a core as well, times are not the call's.
     const bool measured = times_ != nullptr && !beside_ && instruction.count == Instruction::kAll;
     std::optional<KernelTimes::Kernel> kernel;
-    if (measured)
-      kernel.emplace(*times_, instruction.call, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+    if (measured) kernel.emplace(*times_, instruction.call, last_of(*stack, stack->size() - below));
     const c10::OperatorHandle& op = over ? call.twin->op : call.op;
     run_with_bytes(op, stack, [&](c10::Stack* part) { op.callBoxed(part); });
     if (kernel) kernel->end();
   }
   drawing.reset();
   if (!over && instruction.count == Instruction::kAll)
-    check_results(call, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+    check_results(call, last_of(*stack, stack->size() - below));
   if (call.to_host)
     for (const BufferNumber one : instruction.operands)
       if (one != kNoBuffer && buffers_[one] && !buffers_[one].device().is_cpu())
         copied_from_ = buffers_[one].device();
-  note_run(instruction, c10::ArrayRef<c10::IValue>(*stack).slice(below));
+  note_run(instruction, last_of(*stack, stack->size() - below));
 }
 
 const Call* Executor::next_call() const {

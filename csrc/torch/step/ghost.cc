@@ -9,7 +9,6 @@
 #include "csrc/torch/step/thread_state.h"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 
@@ -139,7 +138,7 @@ void Ghost::see(StorageNumber number, const c10::Storage& storage) {
 
 void Ghost::make_results(const Call& expected, c10::Stack* stack, c10::Stack read) {
   const std::size_t arguments = expected.arguments.size();
-  const auto last = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
+  const auto last = last_of(*stack, arguments);
   const auto for_each_operand = [&](const auto& visit) {
     for (std::size_t n = 0; n < arguments; ++n)
       if (expected.arguments[n].form != Form::kValue)
@@ -207,12 +206,12 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     recorder_->call(op, keys, stack);
     return;
   }
-  const std::size_t arguments = op.schema().arguments().size();
+  const auto given = last_of(*stack, op.schema().arguments().size());
   if (!compared_.empty()) [[unlikely]]
-    end_compare(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
+    end_compare(given);
   if (barrier_ != nullptr) note_within(op, *stack);
-  const Passes how =
-      passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
+  const Survey seen = survey(given);
+  const Passes how = passes(seen);
   const OperatorFacts& facts = facts_of(op);
   if (barrier_ != nullptr || how != Passes::kNot || facts.wraps) {
     lock.unlock();
@@ -236,8 +235,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     return found == numbers_.end() ? kNoStorage : found->second;
   };
   if (facts.sets_aside ||
-      aside_.has(op, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments),
-                 c10::ArrayRef<Call>(program().calls).slice(0, next_), number_of_known)) {
+      aside_.has(op, given, c10::ArrayRef<Call>(program().calls.data(), next_), number_of_known)) {
     lock.unlock();
     run_kernel(op, keys, stack);
     return;
@@ -265,17 +263,16 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   }
   std::string why;
   const auto compare = [&] {
-    const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
     if (next_ == program().calls.size()) {
       why = fmt::format("{} after the last operator", name_of(op));
       return false;
     }
     const Call& call = program().calls[next_];
-    if (!call.barrier && c10::impl::TorchDispatchModeTLS::any_modes_set()) {
+    if (!call.barrier && seen.under_modes) {
       why = fmt::format("{} runs under a Python dispatch mode", name_of(op));
       return false;
     }
-    if (!check(call, op, given, &why)) return false;
+    if (!check(call, op, given, seen.device, &why)) return false;
     // What the body sets a generator to within the step is not what the schedule will draw from.
     if (!call.random || program().sets_generators || generators_.unchanged(generator_of(given)))
       return true;
@@ -286,12 +283,10 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   bound_.clear();
   bool fits = compare();
   if (!fits) forget_bound();
-  if (!fits &&
-      makes_view(facts, c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))) {
+  if (!fits && makes_view(facts, given)) {
     give_storage(op, keys, stack);
     return;
   }
-  const auto given = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments);
   for (std::size_t n = 0; n < others_.size() && !fits; ++n) {
     const std::vector<Call>& calls = others_[n]->program.calls;
     if (next_ >= calls.size() || !resembles(calls[next_], op, given) || !change_program(others_[n]))
@@ -415,12 +410,12 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
     });
     // What an operator of libtorch's calls inside is its own, where it is a barrier for its stream.
     if (expected.on_side() && !keys.has(kCompositeKey) &&
-        !is_barrier(op, c10::ArrayRef<c10::IValue>(*stack).slice(below)))
+        !is_barrier(op, last_of(*stack, expected.arguments.size())))
       run_kernel(op, keys, stack);
     else
       run_kernel_told(op, keys, stack);
   }
-  const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
+  const auto results = last_of(*stack, stack->size() - below);
   if (expected.barrier) generators_.see();
   const auto is_written = [&](StorageNumber one) {
     return std::any_of(expected.writes.begin(), expected.writes.end(), [&](std::uint32_t operand) {
@@ -454,9 +449,8 @@ void Ghost::forget_size(const Call& call) {
 
 void Ghost::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
   const OperatorFacts& facts = facts_of(op);
-  const std::size_t arguments = op.schema().arguments().size();
-  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
-  for (std::size_t n = 0; n < arguments; ++n)
+  const auto given = last_of(stack, op.schema().arguments().size());
+  for (std::size_t n = 0; n < given.size(); ++n)
     for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !tensor.has_storage()) return;
       const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
@@ -485,8 +479,7 @@ void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::Dispa
   drew_ = true;
   // In a step of several streams the kernel itself runs when it is called.
   if (!program().sets_generators || program().several_streams) return;
-  const auto given =
-      c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - expected.arguments.size());
+  const auto given = last_of(stack, expected.arguments.size());
   executor_->set_generator_state(next_, state_of(generator_of(given)));
   // The kernel itself moves it on, over memory that nobody has.
   c10::Stack scratch;
@@ -579,9 +572,7 @@ void Ghost::give_storage(const c10::OperatorHandle& op, c10::DispatchKeySet keys
     allow_bytes(impl);
     compared.push_back(std::move(storage));
   };
-  const std::size_t arguments = op.schema().arguments().size();
-  for (const c10::IValue& value :
-       c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments))
+  for (const c10::IValue& value : last_of(*stack, op.schema().arguments().size()))
     if (value.isTensor() && value.toTensor().has_storage())
       let_compare(value.toTensor().storage());
     else if (value.isStorage())

@@ -88,9 +88,10 @@ class Ghost final : public OperatorListener {
   bool change_program(const Scheduled*& other);
   // Forgets the storages that a call has bound which turned out to be another one.
   void forget_bound();
-  // Whether it is the program's call; else why not.
+  // Whether it is the program's call; else why not. `device`: of the arguments, the first one but
+  // the CPU.
   bool check(const Call& expected, const c10::OperatorHandle& op,
-             c10::ArrayRef<c10::IValue> arguments, std::string* why);
+             c10::ArrayRef<c10::IValue> arguments, c10::Device device, std::string* why);
   bool check_tensor(const Operand& expected, const at::Tensor& tensor, std::string* why);
   // Runs a call with the body, once all before it has run where it is a barrier, and goes on as
   // written where its results are others than the program's.

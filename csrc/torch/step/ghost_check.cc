@@ -49,19 +49,20 @@ bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std:
 }
 
 bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
-                  c10::ArrayRef<c10::IValue> arguments, std::string* why) {
+                  c10::ArrayRef<c10::IValue> arguments, c10::Device device, std::string* why) {
   if (&op.schema() != &expected.op.schema() ||
       at::GradMode::is_enabled() != expected.gradients_on) {
     *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
     return false;
   }
-  if (!expected.on_side() && !streams_.are_same(arguments)) {
+  if (!expected.on_side() && !streams_.are_same(device, arguments)) {
     *why = fmt::format("{} is called on another stream", name_of(op));
     return false;
   }
   // mutant: barrier-modes
-  if (const Modes modes = Modes::now(); modes != *expected.modes) {
-    *why = fmt::format("{} runs under another {}", name_of(op), expected.modes->difference(modes));
+  if (!expected.modes->are_now()) {
+    *why = fmt::format("{} runs under another {}", name_of(op),
+                       expected.modes->difference(Modes::now()));
     return false;
   }
   std::uint32_t operand = 0;

@@ -192,14 +192,25 @@ class SeenContext {
   Values values_{};
 };
 
+SeenContext& seen_context() {
+  thread_local SeenContext context;
+  return context;
+}
+
 }  // namespace
 
 Modes Modes::now() {
-  thread_local SeenContext context;
   Modes modes;
-  modes.values_ = context.values();
+  modes.values_ = seen_context().values();
   for (std::size_t n = 0; n < kOfThread; ++n) modes.values_[n] = kModes[n].get();
   return modes;
+}
+
+bool Modes::are_now() const {
+  for (std::size_t n = 0; n < kOfThread; ++n)
+    if (kModes[n].get() != values_[n]) return false;
+  const SeenContext::Values& seen = seen_context().values();
+  return std::equal(values_.begin() + kOfThread, values_.end(), seen.begin() + kOfThread);
 }
 
 void Modes::set() const {

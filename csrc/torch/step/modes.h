@@ -17,6 +17,8 @@ class Modes {
 
   // As they are for this thread. O(1): some 30 ns.
   [[nodiscard]] static Modes now();
+  // Whether now() would be the same, without making it.
+  [[nodiscard]] bool are_now() const;
   // Sets those that are not so. Inference mode is not set: it decides what results are to autograd,
   // not their bytes.
   void set() const;

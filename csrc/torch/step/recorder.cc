@@ -323,9 +323,8 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
 
 void Recorder::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
   const OperatorFacts& facts = facts_of(op);
-  const std::size_t arguments = op.schema().arguments().size();
-  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
-  for (std::size_t n = 0; n < arguments; ++n)
+  const auto given = last_of(stack, op.schema().arguments().size());
+  for (std::size_t n = 0; n < given.size(); ++n)
     if (facts.writes[n])
       for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
         if (!tensor.defined() || !tensor.has_storage()) return;
@@ -342,13 +341,13 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const bool within = wrote_ != nullptr;
   if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
   if (within) note_within(op, *stack);
-  const Passes how = passes(c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments));
+  const Passes how = passes(last_of(*stack, arguments));
   if (within || how != Passes::kNot || facts.wraps) {
     lock.unlock();
     how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
     return;
   }
-  const auto given = [&] { return c10::ArrayRef<c10::IValue>(*stack).slice(below, arguments); };
+  const auto given = [&] { return last_of(*stack, arguments); };
   const auto run = [&] {
     lock.unlock();
     run_kernel(op, keys, stack);
@@ -433,7 +432,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     } else {
       run_kernel(op, keys, stack);
     }
-    const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
+    const auto results = last_of(*stack, stack->size() - below);
     call.ns = cost ? cost->ns(results) : elapsed.ns();
     // Results are part of what is held at the end; a workspace is what there was besides.
     if (cost && cost->peak() > cost->held()) call.workspace = cost->peak() - cost->held();
@@ -450,7 +449,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   describe_wrote(call, wrote);
   // mutant: barrier-resized
   if (facts.resizes) forget_size(call);
-  const auto results = c10::ArrayRef<c10::IValue>(*stack).slice(below);
+  const auto results = last_of(*stack, stack->size() - below);
   describe_results(call, results, operands);
   if (hidden_)
     if (const std::string why = hidden_->after(call, taken, results); !why.empty()) refuse(op, why);

@@ -265,7 +265,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
   const OperatorFacts& facts = facts_of(op);
   if (facts.view || facts.allocates) return;
   const std::size_t arguments = op.schema().arguments().size();
-  const auto given = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - arguments);
+  const auto given = last_of(stack, arguments);
   c10::SmallVector<Used, 8> storages;
   for (std::size_t n = 0; n < arguments; ++n) {
     const c10::IValue& value = given[n];
@@ -330,7 +330,7 @@ void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& s
   const std::size_t results = op.schema().returns().size();
   if (results > stack.size()) return;
   c10::SmallVector<c10::StorageImpl*, 4> storages;
-  for (const c10::IValue& value : c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - results))
+  for (const c10::IValue& value : last_of(stack, results))
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       for_each_storage(tensor, [&](const c10::Storage& storage) {
         storages.push_back(storage.unsafeGetStorageImpl());

@@ -130,9 +130,7 @@ bool computes_as_any() {
 class BetweenSteps final : public OperatorListener {
  public:
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override {
-    const std::size_t arguments = op.schema().arguments().size();
-    const Passes how =
-        passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments, arguments));
+    const Passes how = passes(last_of(*stack, op.schema().arguments().size()));
     const OperatorFacts& facts = facts_of(op);
     if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
     if (how == Passes::kForOthers)

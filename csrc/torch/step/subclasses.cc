@@ -23,10 +23,8 @@ class SubclassKernel final : public c10::OperatorKernel {
   explicit SubclassKernel(c10::SafeKernelFunction former) : former_(std::move(former)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
-    const std::size_t arguments = op.schema().arguments().size();
     if (c10::impl::tls_is_dispatch_key_included(kTapKey) && Tap::listener() != nullptr &&
-        passes(c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arguments)) ==
-            Passes::kForOthers)
+        passes(last_of(*stack, op.schema().arguments().size())) == Passes::kForOthers)
       run_in_python(op, stack);
     else
       former_.callBoxed(op, keys, stack);

@@ -24,8 +24,7 @@
 
 namespace berth::torch::step {
 
-Form form_of(const c10::IValue& value) {
-  if (value.isTensor()) return Form::kTensor;
+Form form_of_held(const c10::IValue& value) {
   if (value.isTensorList()) return Form::kTensors;
   if (value.isOptionalTensorList()) return Form::kOptionalTensors;
   if (!value.isList() && !value.isTuple() && !value.isGenericDict()) [[likely]]
@@ -431,11 +430,10 @@ bool may_fail(const Call& call, bool on_host) {
 
 namespace {
 
+// Of modes that are set.
 bool is_traced() {
   using c10::impl::TorchDispatchModeKey;
   using c10::impl::TorchDispatchModeTLS;
-  if (!TorchDispatchModeTLS::any_modes_set()) [[likely]]
-    return false;
   for (const auto key :
        {TorchDispatchModeKey::FAKE, TorchDispatchModeKey::PROXY, TorchDispatchModeKey::FUNCTIONAL})
     if (TorchDispatchModeTLS::get_mode(key)) return true;
@@ -451,19 +449,41 @@ bool is_under_mode() {
          !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python) && !is_traced();
 }
 
-Passes passes(c10::ArrayRef<c10::IValue> arguments) {
-  // Modes of the program's may make what is asked of them, draws among it.
-  const bool traced = is_traced();
-  bool stands_for_others = false, plain = false, meta = false, real = false;
+Survey survey(c10::ArrayRef<c10::IValue> arguments) {
+  Survey found;
+  found.under_modes = c10::impl::TorchDispatchModeTLS::any_modes_set();
+  const auto see = [&](c10::Device one) {
+    if (found.device.is_cpu() && !one.is_meta()) found.device = one;
+  };
+  const auto see_tensor = [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    const bool meta = impl.is_meta();
+    found.stands_for_others |= impl.is_python_dispatch();
+    found.meta |= meta;
+    found.plain |= !meta && impl.has_storage();
+    see(impl.device());
+  };
   for (const c10::IValue& value : arguments) {
-    if (value.isDevice()) (value.toDevice().is_meta() ? meta : real) = true;
-    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
-      if (!tensor.defined()) return;
-      stands_for_others |= tensor.unsafeGetTensorImpl()->is_python_dispatch();
-      meta |= tensor.is_meta();
-      plain |= tensor.has_storage() && !tensor.is_meta();
-    });
+    if (value.isTensor()) [[likely]] {
+      see_tensor(value.toTensor());
+    } else if (value.isDevice()) {
+      const c10::Device device = value.toDevice();
+      (device.is_meta() ? found.meta : found.real) = true;
+      see(device);
+    } else {
+      for_each_tensor(value, form_of(value), see_tensor);
+    }
   }
+  return found;
+}
+
+Passes passes(c10::ArrayRef<c10::IValue> arguments) { return passes(survey(arguments)); }
+
+Passes passes(const Survey& arguments) {
+  const auto& [under_modes, stands_for_others, plain, meta, real, device] = arguments;
+  // Modes of the program's may make what is asked of them, draws among it.
+  const bool traced = under_modes && is_traced();
   if (traced) return stands_for_others || !plain ? Passes::kTraced : Passes::kNot;
   if (stands_for_others && is_under_mode()) return Passes::kTraced;
   if (meta && !plain && !real && !stands_for_others) return Passes::kTraced;

@@ -15,8 +15,19 @@ namespace berth::torch::step {
 
 struct Program;
 
-// The form of `value`, going by what it holds.
-[[nodiscard]] Form form_of(const c10::IValue& value);
+// The form of `value`, going by what it holds. Of one with memory of its own that is no tensor.
+[[nodiscard]] Form form_of_held(const c10::IValue& value);
+// The same of any.
+[[nodiscard]] inline Form form_of(const c10::IValue& value) {
+  if (value.isTensor()) return Form::kTensor;
+  return value.isPtrType() ? form_of_held(value) : Form::kValue;
+}
+
+// The last `count` values of `stack`: a call's arguments, or its results.
+[[nodiscard]] inline c10::ArrayRef<c10::IValue> last_of(const c10::Stack& stack,
+                                                        std::size_t count) {
+  return c10::ArrayRef<c10::IValue>(stack.data() + (stack.size() - count), count);
+}
 
 // Calls visit(const at::Tensor&) for each tensor of `value`, undefined ones among them, which stand
 // for gaps.
@@ -156,6 +167,17 @@ enum class Passes : std::uint8_t {
   kForOthers  // its tensors stand for others (DTensor): the calls on those are the step's
 };
 [[nodiscard]] Passes passes(c10::ArrayRef<c10::IValue> arguments);
+
+// What passes() and CurrentStreams look at in a call, by one walk over its arguments.
+struct Survey {
+  bool under_modes = false;         // a dispatch mode in Python is set
+  bool stands_for_others = false;   // a tensor does
+  bool plain = false;               // a tensor has memory
+  bool meta = false, real = false;  // a tensor or a device is meta; a device is not
+  c10::Device device = c10::kCPU;   // the first one but the CPU and meta, if any
+};
+[[nodiscard]] Survey survey(c10::ArrayRef<c10::IValue> arguments);
+[[nodiscard]] Passes passes(const Survey& arguments);
 
 // What is found out about an operator when a schedule runs it: that its shapes depend on data, or
 // that what its arguments hold may make it fail. Calls that are recorded from then on are barriers,
