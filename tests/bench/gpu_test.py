@@ -1,5 +1,5 @@
-"""bench/gpu: without a GPU it says so; on the stand-in all of it is rehearsed. gpu_test.py PART [BUILD PYTHON]: Parts or Rehearsal; what was
-built, who has torch."""
+"""bench/gpu: without a GPU it says so; on the stand-in all of it is rehearsed. gpu_test.py PART [BUILD PYTHON]: Parts, Steps or Rehearsal; what
+was built, who has torch."""
 
 import ctypes
 import hashlib
@@ -147,8 +147,9 @@ class ThePack(Folder):
             self.check()
 
 
-@unittest.skipUnless(BUILT, "no build was given")
-class OnTheStandin(Folder):
+class Standin(Folder):
+    """bench/gpu on the stand-in, with small sizes."""
+
     def command(self, *arguments, work=None):
         return [
             ROOT / "bench/gpu",
@@ -171,6 +172,9 @@ class OnTheStandin(Folder):
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         return result.stdout + result.stderr
 
+
+@unittest.skipUnless(BUILT, "no build was given")
+class OnTheStandin(Standin):
     def test_it_is_packed_without_places_of_this_machine(self):
         arguments = types.SimpleNamespace(small=True, standin=None, build_dir=pathlib.Path(BUILT[0]), python=BUILT[1])
         size = gpu_pack.pack(arguments, self.folder / "pack")
@@ -254,6 +258,15 @@ class OnTheStandin(Folder):
 
 
 @unittest.skipUnless(BUILT, "no build was given")
+class Steps(Standin):
+    """The rows that use the package's adapter by themselves, without the rest of the package."""
+
+    def test_steps_run_by_the_adapter_of_the_library_that_is_carried(self):
+        self.gpu("steps/gpt2")
+        self.assertIn(self.report()["rows"]["steps/gpt2"]["outcome"], ("ran", "measured"))
+
+
+@unittest.skipUnless(BUILT, "no build was given")
 class AllOfIt(Folder):
     def test_it_is_rehearsed_with_what_is_carried_and_nothing_else(self):
         result = run("--rehearse", "--small", "--build-dir", BUILT[0], "--python", BUILT[1], "--work", self.folder)
@@ -282,6 +295,6 @@ class AllOfIt(Folder):
 
 
 if __name__ == "__main__":
-    groups = {"Parts": (TheTable, ThePack, OnTheStandin), "Rehearsal": (AllOfIt,)}
+    groups = {"Parts": (TheTable, ThePack, OnTheStandin), "Steps": (Steps,), "Rehearsal": (AllOfIt,)}
     suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in groups[PART])
     sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())

@@ -10,6 +10,7 @@ import pathlib
 import struct
 import sys
 import time
+import tomllib
 import types
 
 import child
@@ -38,7 +39,9 @@ WARMUP = 5  # steps until every program is recorded and planned
 def package_without_core():
     """The package's adapter of one library: all of the package is more than a machine with a GPU may be able to build."""
     package, build = types.ModuleType("berth"), types.ModuleType("berth._build")
-    package.__path__, package._build = [str(pathlib.Path(__file__).resolve().parents[3] / "python_shim/berth")], build
+    shim = pathlib.Path(__file__).resolve().parents[3] / "python_shim"
+    build.VERSION = tomllib.loads((shim / "pyproject.toml").read_text())["project"]["version"]
+    package.__path__, package._build = [str(shim / "berth")], build
     sys.modules["berth"], sys.modules["berth._build"] = package, build
     from berth import _library
 
@@ -51,7 +54,7 @@ adapter = package_without_core()
 class Program:
     def __init__(self, engine="auto", share=0.0, other_bits=False):
         self.here = adapter.make_step_program(
-            engine, "", 0, share, -1.0, 0, other_bits, False, float("inf")
+            engine, "", 0, share, -1.0, 0, 0, other_bits, False, float("inf")
         )  # waits for its plans
 
     def __enter__(self):
