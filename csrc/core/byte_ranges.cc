@@ -36,4 +36,14 @@ std::vector<ByteRange> without(const std::vector<ByteRange>& ranges,
   return left;
 }
 
+std::vector<ByteRange> common(const std::vector<ByteRange>& a, const std::vector<ByteRange>& b) {
+  std::vector<ByteRange> both;
+  for (auto one = a.begin(), other = b.begin(); one != a.end() && other != b.end();) {
+    const ByteRange range{std::max(one->first, other->first), std::min(one->last, other->last)};
+    if (range.first < range.last) both.push_back(range);
+    one->last < other->last ? ++one : ++other;
+  }
+  return both;
+}
+
 }  // namespace berth

@@ -24,4 +24,8 @@ inline void add_united(std::vector<ByteRange>& ranges, ByteRange range) {
 [[nodiscard]] std::vector<ByteRange> without(const std::vector<ByteRange>& ranges,
                                              const std::vector<ByteRange>& gone);
 
+// What lies in both. O(n + m).
+[[nodiscard]] std::vector<ByteRange> common(const std::vector<ByteRange>& a,
+                                            const std::vector<ByteRange>& b);
+
 }  // namespace berth

@@ -119,11 +119,12 @@ void PlanLookup::find_covered() {
     Bytes& last = cell_ends_[entry.cell];
     last = std::max(last, entry.offset + align_up(entry.requested, plan_.alignment));
   }
-  std::vector<ByteRange> cells;
-  cells.reserve(cell_offsets_.size());
-  for (CellIndex cell = 0; cell < cell_offsets_.size(); ++cell) cells.push_back(cell_bytes(cell));
-  std::sort(cells.begin(), cells.end(), [](ByteRange a, ByteRange b) { return a.first < b.first; });
-  for (const ByteRange cell : cells) {
+  by_offset_.resize(cell_offsets_.size());
+  std::iota(by_offset_.begin(), by_offset_.end(), CellIndex{0});
+  std::sort(by_offset_.begin(), by_offset_.end(),
+            [&](CellIndex a, CellIndex b) { return cell_offsets_[a] < cell_offsets_[b]; });
+  for (const CellIndex index : by_offset_) {
+    const ByteRange cell = cell_bytes(index);
     if (!covered_.empty() && cell.first < covered_.back().last + kLeastHole) {
       covered_.back().last = std::max(covered_.back().last, cell.last);
     } else {

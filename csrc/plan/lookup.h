@@ -22,8 +22,7 @@ namespace berth {
 // state of serving is one word a cell. Cells are numbered as slots first use them, so that
 // neighbours in time are neighbours in that state.
 //
-// To build takes O(n) and a sort of the offsets where there are several lanes; 100 bytes a slot,
-// the plan included.
+// To build takes O(n) and a sort of the offsets; 104 bytes a slot, the plan included.
 class PlanLookup {
  public:
   using SlotIndex = std::uint32_t;
@@ -113,6 +112,10 @@ class PlanLookup {
     alive_[sequence].visit(own, [&](std::uint32_t slot) { visit(first + slot); });
   }
 
+  // All cells in the order of their offsets.
+  [[nodiscard]] const std::vector<CellIndex>& cells_by_offset() const noexcept {
+    return by_offset_;
+  }
   // The cell at an offset, or kNone. O(1), a hash table whatever the arena's size.
   [[nodiscard]] CellIndex cell_at(Bytes offset) const noexcept { return cells_.find(offset); }
 
@@ -153,6 +156,7 @@ class PlanLookup {
   std::vector<std::uint32_t> forks_;
 
   std::vector<Bytes> cell_offsets_, cell_ends_;
+  std::vector<CellIndex> by_offset_;  // cells
   std::vector<ByteRange> covered_;
   OffsetTable cells_;
 

@@ -216,20 +216,28 @@ bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
   return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
 }
 
-Arena::Outcome Arena::lend_spare(Spare spare, Bytes requested, LaneKey key, std::uint64_t id,
-                                 Bytes most_left) noexcept {
+Arena::Outcome Arena::lend_spare(std::initializer_list<Spare> spares, Bytes requested, LaneKey key,
+                                 std::uint64_t id, Bytes most_left) noexcept {
   if (memory_.committed() == 0) return {};
   const Bytes size = occupancy_.rounded(requested);
+  const auto has_room = [&](Spare spare) {
+    const std::vector<ByteRange>& gaps = spare_bytes(spare);
+    return std::any_of(gaps.begin(), gaps.end(), [&](ByteRange gap) { return gap.size() >= size; });
+  };
   try {
-    ByteRange best{};
-    for (const ByteRange gap : spare_bytes(spare))
-      // mutant: lent-left
-      if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size()) &&
-          left_of_page(gap, size) <= most_left)
-        best = gap;
-    const ByteRange bytes{best.first, best.first + size};
-    if (best.size() != 0 && order_after_lanes(key, bytes))
-      return hand_out_lent(key, bytes, requested, id);
+    // Most often there is none, which what spares most says for all.
+    if (!has_room(Spare::kAny) || !has_room(*(spares.end() - 1))) return {};
+    for (const Spare spare : spares) {
+      ByteRange best{};
+      for (const ByteRange gap : spare_bytes(spare))
+        // mutant: lent-left
+        if (gap.size() >= size && (best.size() == 0 || gap.size() < best.size()) &&
+            left_of_page(gap, size) <= most_left)
+          best = gap;
+      const ByteRange bytes{best.first, best.first + size};
+      if (best.size() != 0 && order_after_lanes(key, bytes))
+        return hand_out_lent(key, bytes, requested, id);
+    }
   } catch (const std::bad_alloc&) {  // host memory is short
   }
   return {};
@@ -348,19 +356,18 @@ const std::vector<ByteRange>& Arena::spare_bytes(Spare spare) {
     return find(Spare::kAny, [&] { return without(memory_.stretches(), bytes_in_use()); });
   };
   if (spare == Spare::kAny) return unused();
-  return find(spare, [&] {
+  if (spare > Spare::kLong && !astray(Lending::kFewMisses)) spare = Spare::kLong;
+  return find(spare, [&]() -> std::vector<ByteRange> {
     // While a lane follows the plan its slots are needed, in the next step if not in this one: what
     // no slot has is offered first.
-    bool aligned = false;
-    std::vector<ByteRange> needed;
-    for (const auto& [key, lane] : lanes_.all()) {
-      if (!lookup_) break;  // lanes of the plan before: nothing is needed for them
-      aligned |= lane->mode == Lane::Mode::kAligned;
-      if (lane->mode != Lane::Mode::kResting) lending_.add_needed(*lane, spare, &needed);
-    }
-    needed = united(std::move(needed));
+    if (!lookup_) return unused();  // lanes of the plan before: nothing is needed for them
+    const auto& lanes = lanes_.all();
+    const bool aligned = std::any_of(lanes.begin(), lanes.end(), [](const auto& one) {
+      return one.second->mode == Lane::Mode::kAligned;
+    });
+    const std::vector<ByteRange>& needed = lending_.needed_ahead(lanes_, spare);
     return aligned && spare == Spare::kThisStep
-               ? without(without(memory_.unneeded(), bytes_in_use()), needed)
+               ? without(common(memory_.unneeded(), unused()), needed)
                : without(unused(), needed);
   });
 }

@@ -17,6 +17,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -210,11 +211,12 @@ class Arena : public PageLender {
   // range is too small.
   Status ensure_range(Bytes bytes) noexcept;
 
-  // Bytes for a request that the plan does not serve, of those that it can spare (kThisStep to
-  // kNow): of the smallest gap that is large enough, and of whose last page they leave `most_left`
-  // at most. They are off schedule until they are freed.
-  [[nodiscard]] Outcome lend_spare(Spare spare, Bytes requested, LaneKey key, std::uint64_t id,
-                                   Bytes most_left) noexcept;
+  // Bytes for a request that the plan does not serve, of those that it can spare: by the first of
+  // `spares`, which ascend, that has some. They come from the smallest gap that is large enough,
+  // and of whose last page they leave `most_left` at most. They are off schedule until they are
+  // freed. O(cells, blocks off schedule, and slots ahead).
+  [[nodiscard]] Outcome lend_spare(std::initializer_list<Spare> spares, Bytes requested,
+                                   LaneKey key, std::uint64_t id, Bytes most_left) noexcept;
 
   // Whether a lane of the plan rests, or missed so often in its step.
   [[nodiscard]] bool astray(std::uint32_t misses) const noexcept;

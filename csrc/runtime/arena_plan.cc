@@ -245,8 +245,7 @@ Bytes Arena::give_back(const std::vector<ByteRange>& stretches) {
 std::vector<ByteRange> Arena::bytes_in_use() const {
   std::vector<ByteRange> used;
   // mutant: x-pages
-  occupancy_.for_each_block(
-      owner(), [&](ByteRange bytes, const Block&, Occupancy::Use) { used.push_back(bytes); });
+  occupancy_.for_each_in_order([&](ByteRange bytes) { add_united(used, bytes); });
   // mutant: s15-retire
   pins_.for_each([&](ByteRange bytes) { used.push_back(bytes); });
   return united(std::move(used));

@@ -77,13 +77,9 @@ void* Fallback::borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcep
 
 void* Fallback::borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey lane,
                        std::uint64_t id, Bytes most_left) noexcept {
-  for (const Spare spare : spares) {
-    const Arena::Outcome lent = arena_.lend_spare(spare, size, lane, id, most_left);
-    if (lent.pointer == nullptr) continue;
-    counters_.handed_out(lent.size, size);
-    return lent.pointer;
-  }
-  return nullptr;
+  const Arena::Outcome lent = arena_.lend_spare(spares, size, lane, id, most_left);
+  if (lent.pointer != nullptr) counters_.handed_out(lent.size, size);
+  return lent.pointer;
 }
 
 // Idle segments of other sizes go before more is held than ever was. That waits for the device: so

@@ -15,7 +15,7 @@ constexpr std::uint32_t kSoon = 64;
 // To sort a slot costs so many times what it costs to pass one over.
 constexpr std::uint32_t kSortCost = 8;
 // Ticks that are kept in the order of their bytes, of all paths together.
-constexpr std::size_t kMostOrdered = std::size_t{1} << 22;
+constexpr std::size_t kMostOrdered = std::size_t{1} << 20;
 // Blocks that a request of a lane that rests looks at.
 constexpr std::size_t kMostTriesIdle = 256;
 
@@ -24,6 +24,7 @@ constexpr std::size_t kMostTriesIdle = 256;
 void Lending::follow(const PlanLookup& lookup) noexcept {
   lookup_ = &lookup;
   gaps_ = {};
+  ahead_ = {};
   orders_ = {};
   ordered_ = 0;
 }
@@ -51,47 +52,67 @@ std::optional<ByteRange> Lending::find_idle(Bytes size, const MayHave& may_have)
   return std::nullopt;
 }
 
-const std::vector<std::uint32_t>& Lending::by_bytes(std::uint32_t sequence) {
+const std::vector<Lending::Birth>& Lending::by_bytes(std::uint32_t sequence) {
   if (ordered_ > kMostOrdered) {
     orders_ = {};
     ordered_ = 0;
   }
   if (const auto known = orders_.find(sequence); known != orders_.end()) return known->second;
-  std::vector<std::uint32_t> order;
+  std::vector<Birth> order;
   const Path& path = walk_.path(sequence);
   for (std::uint32_t tick = 0; tick < path.size(); ++tick)
-    if (lookup_->entry(path.slot(tick)).cell != PlanLookup::kNone) order.push_back(tick);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return lookup_->entry(path.slot(a)).offset < lookup_->entry(path.slot(b)).offset;
-  });
+    if (const ByteRange bytes = bytes_of(path.slot(tick)); bytes.size() != 0)
+      order.push_back({bytes, tick});
+  std::sort(order.begin(), order.end(),
+            [](const Birth& a, const Birth& b) { return a.bytes.first < b.bytes.first; });
   ordered_ += order.size();
   return orders_.emplace(sequence, std::move(order)).first->second;
 }
 
-void Lending::add_needed(const Lane& lane, PageLender::Spare spare, std::vector<ByteRange>* bytes) {
+ByteRange Lending::bytes_of(PlanLookup::SlotIndex slot) const {
+  const PlanLookup::Entry& entry = lookup_->entry(slot);
+  if (entry.cell == PlanLookup::kNone) return {};
+  return {entry.offset, entry.offset + occupancy_.rounded(entry.requested)};
+}
+
+const std::vector<ByteRange>& Lending::needed_ahead(const Lanes& lanes, PageLender::Spare spare) {
+  std::vector<Window> windows;
+  for (const auto& [key, lane] : lanes.all())
+    if (lane->mode != Lane::Mode::kResting) windows.push_back(window(*lane, spare));
+  Ahead& known = ahead_[static_cast<std::size_t>(spare)];
+  // mutant: spared-ahead
+  if (known.windows == windows) return known.bytes;
+  known = {};
+  std::vector<ByteRange> bytes;
+  for (const Window& one : windows) add_needed(one, &bytes);
+  known = {std::move(windows), united(std::move(bytes))};
+  return known.bytes;
+}
+
+Lending::Window Lending::window(const Lane& lane, PageLender::Spare spare) const {
   using Spare = PageLender::Spare;
-  if (spare == Spare::kAny) return;
-  const Path& path = walk_.path(lane);
-  std::uint32_t ahead = path.size();
-  if (spare != Spare::kThisStep) ahead = lane.homeless != 0 ? lane.homeless : path.size() / 4;
+  const std::uint32_t size = walk_.path(lane).size();
+  std::uint32_t ahead = size;
+  if (spare != Spare::kThisStep) ahead = lane.homeless != 0 ? lane.homeless : size / 4;
   if (lane.misses >= kFewMisses) {
-    if (spare == Spare::kSoon) ahead = std::min(kSoon, path.size() / 16);
+    if (spare == Spare::kSoon) ahead = std::min(kSoon, size / 16);
     if (spare == Spare::kNow) ahead = 0;
   }
   // The k-th request of a path is its tick k.
-  const std::uint32_t until = std::min(path.size(), lane.position + ahead);
-  const auto add = [&](std::uint32_t tick) {
-    const PlanLookup::Entry& entry = lookup_->entry(path.slot(tick));
-    if (entry.cell != PlanLookup::kNone)
-      add_united(*bytes, {entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
-  };
+  return {lane.sequence, lane.position, std::min(size, lane.position + ahead)};
+}
+
+void Lending::add_needed(const Window& window, std::vector<ByteRange>* bytes) {
+  const Path& path = walk_.path(window.sequence);
   // Many come in the order of their bytes, which spares a sort.
-  if (until > lane.position && (until - lane.position) * kSortCost > path.size()) {
-    for (const std::uint32_t tick : by_bytes(lane.sequence))
-      if (tick > lane.position && tick < until) add(tick);
+  if (window.until > window.from && path.size() <= kMostOrdered &&
+      (window.until - window.from) * kSortCost > path.size()) {
+    for (const Birth& one : by_bytes(window.sequence))
+      if (one.tick > window.from && one.tick < window.until) add_united(*bytes, one.bytes);
     return;
   }
-  for (std::uint32_t tick = lane.position + 1; tick < until; ++tick) add(tick);
+  for (std::uint32_t tick = window.from + 1; tick < window.until; ++tick)
+    if (const ByteRange one = bytes_of(path.slot(tick)); one.size() != 0) add_united(*bytes, one);
 }
 
 // The first bytes of a gap that nothing off schedule and no captured graph has; looks at `tries`
@@ -158,9 +179,7 @@ bool Lending::find_gaps(const Lane& lane, const PlanLookup::Entry& wanted) {
 std::vector<ByteRange> Lending::needed(const Lane& lane, std::uint32_t until) {
   std::vector<ByteRange> result;
   const auto add = [&](PlanLookup::SlotIndex slot) {
-    const PlanLookup::Entry& entry = lookup_->entry(slot);
-    if (entry.cell == PlanLookup::kNone) return;
-    result.push_back({entry.offset, entry.offset + occupancy_.rounded(entry.requested)});
+    if (const ByteRange bytes = bytes_of(slot); bytes.size() != 0) result.push_back(bytes);
   };
   for (const Occupancy::Cell& cell : occupancy_.cells()) {
     if (!cell.empty()) add(cell.slot & ~Occupancy::kOffSchedule);

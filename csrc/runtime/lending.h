@@ -4,10 +4,12 @@
 #include "csrc/device/page_sharing.h"
 #include "csrc/plan/lookup.h"
 #include "csrc/runtime/lane.h"
+#include "csrc/runtime/lanes.h"
 #include "csrc/runtime/occupancy.h"
 #include "csrc/runtime/pins.h"
 #include "csrc/runtime/walk.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -49,9 +51,11 @@ class Lending {
   // Bytes that no birth in the next ticks needs, while the lane has what was `wanted` for it.
   [[nodiscard]] std::optional<ByteRange> find(const Lane& lane, const PlanLookup::Entry& wanted,
                                               Bytes size, const MayHave& may_have);
-  // Appends the bytes of slots that are born before others may use what the lane can spare, in
-  // order where they are many. O(ticks of the lane's path), at the first time sorted.
-  void add_needed(const Lane& lane, PageLender::Spare spare, std::vector<ByteRange>* bytes);
+  // The bytes of slots that are born before others may use what the lanes can spare, in order; a
+  // lane that rests needs none. Until a lane goes on they are the same. O(lanes) then; else O(ticks
+  // of the lanes' paths), at the first time sorted. Not for kAny.
+  [[nodiscard]] const std::vector<ByteRange>& needed_ahead(const Lanes& lanes,
+                                                           PageLender::Spare spare);
   // Any bytes under slots that are not live. Requires that no slot is handed out before they are
   // off schedule.
   [[nodiscard]] std::optional<ByteRange> find_idle(Bytes size, const MayHave& may_have) const;
@@ -69,8 +73,28 @@ class Lending {
     std::uint64_t busy = 0;         // requests that asked for a gap
   };
 
-  // The ticks of a path that have a place, ascending by their bytes.
-  [[nodiscard]] const std::vector<std::uint32_t>& by_bytes(std::uint32_t sequence);
+  // Slots of a path that are born at ticks in (from, until).
+  struct Window {
+    std::uint32_t sequence = 0, from = 0, until = 0;
+    bool operator==(const Window&) const = default;
+  };
+  // What the lanes need, by their windows.
+  struct Ahead {
+    std::vector<Window> windows;
+    std::vector<ByteRange> bytes;
+  };
+
+  [[nodiscard]] Window window(const Lane& lane, PageLender::Spare spare) const;
+  void add_needed(const Window& window, std::vector<ByteRange>* bytes);
+  // A slot that has a place, and the tick of its path at which it is born.
+  struct Birth {
+    ByteRange bytes;
+    std::uint32_t tick = 0;
+  };
+  // Those of a path, ascending by their bytes.
+  [[nodiscard]] const std::vector<Birth>& by_bytes(std::uint32_t sequence);
+  // Of a slot without a place none.
+  [[nodiscard]] ByteRange bytes_of(PlanLookup::SlotIndex slot) const;
   [[nodiscard]] std::uint64_t turns() const noexcept { return walk_.jumps() + walk_.step_ends(); }
   [[nodiscard]] bool find_gaps(const Lane& lane, const PlanLookup::Entry& wanted);
   [[nodiscard]] std::vector<ByteRange> needed(const Lane& lane, std::uint32_t until);
@@ -83,8 +107,9 @@ class Lending {
   const Bytes alignment_;
   const PlanLookup* lookup_ = nullptr;
   Gaps gaps_;
-  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> orders_;  // by sequence
-  std::size_t ordered_ = 0;                                               // ticks in them
+  std::array<Ahead, 4> ahead_;  // by Spare, as far as they were asked for
+  std::unordered_map<std::uint32_t, std::vector<Birth>> orders_;  // by sequence
+  std::size_t ordered_ = 0;                                       // slots in them
 };
 
 }  // namespace berth

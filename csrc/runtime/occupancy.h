@@ -221,6 +221,26 @@ class Occupancy {
     }
   }
 
+  // Calls visit(bytes) for the same in the order of their offsets. O(cells + |X|).
+  template <class Visit>
+  void for_each_in_order(Visit&& visit) const {
+    auto stray = strays_.begin();
+    const auto visit_strays = [&](Bytes until) {
+      for (; stray != strays_.end() && stray->first < until; ++stray)
+        if (stray->second.second.cell == PlanLookup::kNone)
+          visit(ByteRange{stray->first, stray->second.first});
+    };
+    if (lookup_ != nullptr)
+      for (const CellIndex index : lookup_->cells_by_offset()) {
+        const Cell& cell = cells_[index];
+        if (cell.empty()) continue;
+        const PlanLookup::Entry& entry = entries_[cell.slot & ~kOffSchedule];
+        visit_strays(entry.offset);
+        visit(ByteRange{entry.offset, entry.offset + rounded(entry.requested)});
+      }
+    visit_strays(kMaxBytes);
+  }
+
   // Walks everything; the first broken invariant in one line, empty where all is well.
   [[nodiscard]] std::string is_valid() const;
 

@@ -523,7 +523,7 @@ TEST_CASE("What an arena can spare is looked up anew once a slot was handed out"
   test::SimulatedDevice device({.total_bytes = 64 * kPage, .page_bytes = kPage});
   Serving serving(plan_of({sequence_of({{0, kPage, 2}, {kPage, kPage, 2}})}), device);
   const auto lend = [&](Bytes size) {
-    return serving.arena.lend_spare(PageLender::Spare::kAny, size, 0, 0, kPage).pointer;
+    return serving.arena.lend_spare({PageLender::Spare::kAny}, size, 0, 0, kPage).pointer;
   };
   CHECK(lend(3 * kPage) == nullptr);
   void* const first = serving.hit(kPage);
@@ -533,12 +533,35 @@ TEST_CASE("What an arena can spare is looked up anew once a slot was handed out"
   CHECK(device.violations().empty());
 }
 
+TEST_CASE("What a lane needs next is looked up anew once it went on", "[arena]") {
+  constexpr Bytes kPage = Bytes{64} << 10;
+  test::SimulatedDevice device({.total_bytes = 64 * kPage, .page_bytes = kPage});
+  std::vector<test::SlotSpec> slots;
+  for (Bytes k = 0; k < 8; ++k) slots.push_back({k * kPage, kPage, 1});
+  Serving serving(plan_of({sequence_of(slots)}), device);
+  const auto lend = [&](Bytes size) {
+    return serving.arena.lend_spare({PageLender::Spare::kLong}, size, 0, 0, kPage).pointer;
+  };
+  void* const first = serving.hit(kPage);
+  REQUIRE(serving.free(first));
+  CHECK(lend(8 * kPage) == nullptr);  // the second slot lies within
+  REQUIRE(serving.free(serving.hit(kPage)));
+  REQUIRE(serving.free(serving.hit(kPage)));
+  std::vector<std::ptrdiff_t> lent;
+  while (void* const page = lend(kPage))
+    lent.push_back(apart(first, page) / static_cast<std::ptrdiff_t>(kPage));
+  std::sort(lent.begin(), lent.end());
+  CHECK(lent == std::vector<std::ptrdiff_t>{0, 1, 2, 4, 5, 6, 7});
+  CHECK(serving.hit(kPage) != nullptr);
+  CHECK(device.violations().empty());
+}
+
 TEST_CASE("What an arena lends leaves no more of the last page than it may", "[arena]") {
   constexpr Bytes kPage = Bytes{64} << 10;
   test::SimulatedDevice device({.total_bytes = 64 * kPage, .page_bytes = kPage});
   Serving serving(plan_of({sequence_of({{0, 3 * kPage, 1}})}), device);
   const auto lend = [&](Bytes size, Bytes most_left) {
-    return serving.arena.lend_spare(PageLender::Spare::kAny, size, 0, 0, most_left).pointer;
+    return serving.arena.lend_spare({PageLender::Spare::kAny}, size, 0, 0, most_left).pointer;
   };
   CHECK(lend(kPage + kPage / 4, kPage / 2) == nullptr);
   void* const whole = lend(kPage, 0);
