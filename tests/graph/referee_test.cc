@@ -1,4 +1,3 @@
-
 #include "csrc/graph/file.h"
 #include "csrc/graph/hash.h"
 #include "tests/catch.h"
