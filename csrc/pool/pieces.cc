@@ -237,10 +237,18 @@ void Pool::State::count_at_home(bool home) noexcept {
 
 std::vector<ByteRange> Pool::State::leaving(const std::vector<LaneHoles*>& of, Bytes wanted,
                                             Bytes room) {
-  std::vector<ByteRange> chosen, larger_ones;
+  struct Larger {
+    const Chunk* hole = nullptr;
+    ByteRange whole;
+  };
+  std::vector<ByteRange> chosen;
+  std::vector<Larger> larger_ones;
   Bytes rest = wanted;
-  const auto take = [&](ByteRange bytes) {
-    if (!chosen.empty() && chosen.back().last == bytes.first)
+  const Chunk* last = nullptr;
+  // Neighbours are one range where one hole has them: another hole may follow it at once.
+  const auto take = [&](const Chunk* hole, ByteRange bytes) {
+    // mutant: pages-neighbours
+    if (std::exchange(last, hole) == hole && chosen.back().last == bytes.first)
       chosen.back().last = bytes.last;
     else
       chosen.push_back(bytes);
@@ -252,25 +260,26 @@ std::vector<ByteRange> Pool::State::leaving(const std::vector<LaneHoles*>& of, B
         const ByteRange whole = whole_handles(hole);
         if (whole.first >= whole.last || rest < grain) return;
         if (whole.size() <= rest)
-          take(whole);
+          take(hole, whole);
         else if (!device.properties().aliases)
-          take({whole.first, whole.first + rest / grain * grain});
+          take(hole, {whole.first, whole.first + rest / grain * grain});
         else
-          larger_ones.push_back(whole);
+          larger_ones.push_back({hole, whole});
       });
   // Single handles of what is too large; then the smallest of the others, where there is room.
-  std::optional<ByteRange> more;
-  for (const ByteRange whole : larger_ones)
+  std::optional<Larger> more;
+  for (const auto& [hole, whole] : larger_ones)
     for (Bytes at = whole.first; at < whole.last && rest != 0;) {
       const ByteRange handle = handle_at(at);
       at = handle.last;
       if (handle.size() <= rest)
-        take(handle);
-      else if (!more || handle.size() < more->size())
-        more = handle;
+        take(hole, handle);
+      else if (!more || handle.size() < more->whole.size())
+        more = {hole, handle};
     }
   // mutant: handle-moves
-  if (rest != 0 && more && more->size() <= room - (wanted - rest)) take(*more);
+  if (rest != 0 && more && more->whole.size() <= room - (wanted - rest))
+    take(more->hole, more->whole);
   return chosen;
 }
 

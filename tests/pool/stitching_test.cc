@@ -4,6 +4,7 @@
 #include "tests/support/lone_pool.h"
 #include "tests/support/simulated_device.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -194,6 +195,35 @@ TEST_CASE("Pages move for another lane after an event of those that had them",
   f.device.hand_out(2, to, 8 * kPage);
   CHECK(f.device.violations().empty());
   REQUIRE(f.device.release(to, 8 * kPage).ok());
+}
+
+// Free pages of two lanes are two holes, however they lie.
+TEST_CASE("Neighbouring pages of two lanes move as what they are", "[pool][stitching][lanes]") {
+  Fixture f(8 * kPage);
+  PoolBlock* const both = f.allocate(4 * kPage, 1);
+  PoolBlock* const behind = f.allocate(4 * kPage, 1);
+  f.free(both);
+  // The other lane has no memory but the rest of that.
+  PoolBlock* const one = f.allocate(2 * kPage, 1);
+  PoolBlock* const two = f.allocate(2 * kPage, 2);
+  const auto apart = static_cast<std::byte*>(one->pointer) - static_cast<std::byte*>(two->pointer);
+  REQUIRE(std::abs(apart) == static_cast<std::ptrdiff_t>(2 * kPage));
+  f.free(one);
+  f.free(two);
+  void* to = nullptr;
+  REQUIRE(f.device.reserve(4 * kPage, kPage, &to).ok());
+  CHECK(f.pool.move_pages(to, 4, 4, 3, true) == 4);
+  CHECK(f.pool.is_valid() == "");
+  CHECK(f.pool.reserved() == 4 * kPage);
+  f.device.hand_out(3, to, 4 * kPage);
+  for (const LaneKey lane : {1, 2, 3}) f.run(lane);
+  (void)f.pool.process_events();
+  CHECK(f.pool.is_valid() == "");
+  CHECK(f.allocate(kPage, 2) == nullptr);  // the device has no more
+  f.free(behind);
+  CHECK(f.allocate(4 * kPage, 2) != nullptr);
+  CHECK(f.device.violations().empty());
+  REQUIRE(f.device.release(to, 4 * kPage).ok());
 }
 
 TEST_CASE("What a lender needs later goes only where the pool may not grow", "[pool][stitching]") {
