@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <random>
+#include <utility>
 #include <vector>
 
 using namespace berth;
@@ -224,6 +226,72 @@ TEST_CASE("Neighbouring pages of two lanes move as what they are", "[pool][stitc
   CHECK(f.allocate(4 * kPage, 2) != nullptr);
   CHECK(f.device.violations().empty());
   REQUIRE(f.device.release(to, 4 * kPage).ok());
+}
+
+TEST_CASE("Pages move out of random pools of several lanes, and nothing else does",
+          "[pool][stitching][lanes]") {
+  constexpr int kRounds = 60, kCalls = 250;
+  constexpr std::size_t kMostMoved = 12;  // pages at once
+  int moves = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    CAPTURE(round);
+    std::mt19937 random(static_cast<unsigned>(round));
+    Fixture f(96 * kPage);
+    struct Moved {
+      void* to = nullptr;
+      LaneKey lane = 0;
+    };
+    std::vector<PoolBlock*> live;
+    std::vector<Moved> moved;
+    const auto end_move = [&](const Moved& one) {
+      f.run(one.lane);
+      REQUIRE(f.device.release(one.to, kMostMoved * kPage).ok());
+    };
+    for (int call = 0; call < kCalls; ++call) {
+      const LaneKey lane = 1 + random() % 3;
+      switch (random() % 8) {
+        case 0: {
+          Moved one{nullptr, lane};
+          const std::size_t pages = 1 + random() % kMostMoved;
+          REQUIRE(f.device.reserve(kMostMoved * kPage, kPage, &one.to).ok());
+          const std::size_t came =
+              f.pool.move_pages(one.to, pages, kMostMoved, lane, random() % 2 == 0);
+          REQUIRE(f.pool.is_valid() == "");
+          if (came != 0) f.device.hand_out(lane, one.to, came * kPage);
+          moves += came != 0;
+          moved.push_back(one);
+          break;
+        }
+        case 1:
+          if (moved.empty()) break;
+          std::swap(moved[random() % moved.size()], moved.back());
+          end_move(moved.back());
+          moved.pop_back();
+          break;
+        case 2:
+          f.run(lane);
+          (void)f.pool.process_events();
+          break;
+        case 3:
+        case 4:
+        case 5:
+          if (PoolBlock* const block =
+                  f.allocate((1 + random() % 5) * kPage / (1 + random() % 2), lane))
+            live.push_back(block);
+          break;
+        default:
+          if (live.empty()) break;
+          std::swap(live[random() % live.size()], live.back());
+          f.free(live.back());
+          live.pop_back();
+      }
+      REQUIRE(f.pool.is_valid() == "");
+    }
+    for (PoolBlock* const block : live) f.free(block);
+    for (const Moved& one : moved) end_move(one);
+    REQUIRE(f.device.violations().empty());
+  }
+  CHECK(moves > 500);
 }
 
 TEST_CASE("What a lender needs later goes only where the pool may not grow", "[pool][stitching]") {
