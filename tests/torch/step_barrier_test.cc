@@ -394,7 +394,7 @@ TEST_CASE("What a process has set is what an operator found when it was called",
     return [w = weights()](int step) {
       // One step in which it is another all along, and in each step a part.
       if (step == 6) torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
-      const Tensor a = torch::arange(0, 1, 0.125).sum();
+      const Tensor a = torch::arange(0, 1, 0.1).square().sum();
       const auto before = torch::get_default_dtype();
       torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
       const Tensor b = torch::arange(0, 1, 0.1).sum();
