@@ -1,5 +1,5 @@
 // A step program holds the memory that it says, within budgets, and no bit changes by it.
-#include "csrc/torch/step/tensors.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "tests/catch.h"
 #include "tests/torch/step_subjects.h"
 

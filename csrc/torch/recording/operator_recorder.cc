@@ -6,6 +6,7 @@
 #include "csrc/torch/recording/operator_traits.h"
 #include "csrc/torch/recording/per_recorder.h"
 #include "csrc/torch/shared/backend.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/tensors.h"
 

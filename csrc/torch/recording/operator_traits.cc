@@ -1,8 +1,8 @@
 #include "csrc/torch/recording/operator_traits.h"
 
 #include "csrc/torch/recording/per_recorder.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/record.h"
-#include "csrc/torch/step/tensors.h"
 
 #include <unordered_map>
 

@@ -2,6 +2,7 @@
 
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/generators.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <algorithm>

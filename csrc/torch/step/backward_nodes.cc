@@ -1,7 +1,7 @@
 #include "csrc/torch/step/backward_nodes.h"
 
 #include "csrc/torch/step/byte_access.h"
-#include "csrc/torch/step/tensors.h"
+#include "csrc/torch/step/operator_facts.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>

@@ -2,9 +2,9 @@
 
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/denied_bytes.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/other_threads.h"
-#include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>

@@ -4,6 +4,7 @@
 #include "csrc/torch/step/algorithms.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/spill_parts.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"

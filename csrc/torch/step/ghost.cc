@@ -3,6 +3,7 @@
 #include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost_storage.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/scheduling.h"
 #include "csrc/torch/step/tensors.h"

@@ -1,6 +1,7 @@
 #include "csrc/torch/step/hidden_writes.h"
 
 #include "csrc/core/checksum.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 

@@ -1,6 +1,6 @@
 #include "csrc/torch/step/operator_kernels.h"
 
-#include "csrc/torch/step/tensors.h"
+#include "csrc/torch/step/operator_facts.h"
 
 #include <c10/util/Exception.h>
 

@@ -2,9 +2,9 @@
 
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/composites.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/spill_parts.h"
-#include "csrc/torch/step/tensors.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>

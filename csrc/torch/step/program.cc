@@ -2,6 +2,7 @@
 
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/kernel_times.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <fmt/format.h>

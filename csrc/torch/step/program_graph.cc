@@ -2,7 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/graph/step_graph.h"
-#include "csrc/torch/step/tensors.h"
+#include "csrc/torch/step/operator_facts.h"
 
 #include <ATen/EmptyTensor.h>
 

@@ -3,6 +3,7 @@
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/kernel_cost.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tensors.h"
 

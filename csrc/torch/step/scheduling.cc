@@ -5,8 +5,8 @@
 #include "csrc/graph/hash.h"
 #include "csrc/torch/step/account.h"
 #include "csrc/torch/step/algorithms.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/program_graph.h"
-#include "csrc/torch/step/tensors.h"
 
 #include <berth/referee.h>
 #include <berth/schedule.h>

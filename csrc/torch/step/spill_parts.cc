@@ -1,6 +1,7 @@
 #include "csrc/torch/step/spill_parts.h"
 
 #include "csrc/torch/step/generators.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/List.h>

@@ -6,6 +6,7 @@
 #include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/leaving_blocks.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tap.h"

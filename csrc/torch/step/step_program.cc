@@ -12,6 +12,7 @@
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/other_threads.h"
 #include "csrc/torch/step/planning_thread.h"
 #include "csrc/torch/step/profilers.h"

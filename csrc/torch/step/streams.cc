@@ -1,6 +1,7 @@
 #include "csrc/torch/step/streams.h"
 
 #include "csrc/torch/step/captures.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/tensors.h"
 

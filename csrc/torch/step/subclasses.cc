@@ -1,5 +1,6 @@
 #include "csrc/torch/step/subclasses.h"
 
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"

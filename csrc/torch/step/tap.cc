@@ -4,6 +4,7 @@
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/composites.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/spill_parts.h"
 #include "csrc/torch/step/spills.h"
