@@ -110,6 +110,7 @@ class CudaRuntimeDevice final : public CudaDevice {
     if (event != 0 && !cuda_is_over()) events_.give(handle_of(event));
   }
   Status capturing(LaneKey lane, bool* capturing) noexcept override;
+  bool may_go(LaneKey lane) const noexcept override;
 
   using CudaDevice::lane_of;
   LaneKey lane_of(cudaStream_t stream, bool foreign) noexcept override;
@@ -406,6 +407,10 @@ Status CudaRuntimeDevice::capturing(LaneKey lane, bool* capturing) noexcept {
   const bool implicit = status.number() == cudaErrorStreamCaptureImplicit;
   *capturing = implicit || captured != cudaStreamCaptureStatusNone;
   return implicit ? Status() : status;
+}
+
+bool CudaRuntimeDevice::may_go(LaneKey lane) const noexcept {
+  return (lane & kForeignBit) != 0 || (lane & kTagMask) == kThreadTag;
 }
 
 LaneKey CudaRuntimeDevice::lane_of(cudaStream_t stream, bool foreign) noexcept {

@@ -150,6 +150,8 @@ class Device {
   virtual void destroy(DeviceEvent event) noexcept = 0;
   // Whether the lane's work is being captured into a graph.
   virtual Status capturing(LaneKey lane, bool* capturing) noexcept = 0;
+  // Whether the lane is a stream of somebody else's, which may be gone when others want an event.
+  [[nodiscard]] virtual bool may_go([[maybe_unused]] LaneKey lane) const noexcept { return false; }
 
   // Calls that reached the system or driver so far.
   [[nodiscard]] virtual std::uint64_t driver_calls() const noexcept = 0;

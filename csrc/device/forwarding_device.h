@@ -66,6 +66,7 @@ class ForwardingDevice : public Device {
   Status capturing(LaneKey lane, bool* capturing) noexcept override {
     return device_.capturing(lane, capturing);
   }
+  bool may_go(LaneKey lane) const noexcept override { return device_.may_go(lane); }
   [[nodiscard]] std::uint64_t driver_calls() const noexcept override {
     return device_.driver_calls();
   }

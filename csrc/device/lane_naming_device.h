@@ -23,6 +23,7 @@ class LaneNamingDevice : public ForwardingDevice {
   Status capturing(LaneKey lane, bool* capturing) noexcept override {
     return device_.capturing(below(lane), capturing);
   }
+  bool may_go(LaneKey lane) const noexcept override { return device_.may_go(below(lane)); }
 
  protected:
   // The device's own key of a lane.

@@ -50,8 +50,9 @@ std::string Pool::State::is_valid() const {
           break;
         case Chunk::Kind::kHole: {
           if (previous != nullptr && previous->kind == Chunk::Kind::kHole &&
-              (previous->owner == chunk->owner || previous->owner == &nobody ||
-               chunk->owner == &nobody))
+              (previous->owner == chunk->owner ||
+               ((previous->owner == &nobody || chunk->owner == &nobody) &&
+                !previous->owner->may_go && !chunk->owner->may_go)))
             return name() + " could coalesce with the one before";
           auto& [count, bytes] = expected[{chunk->owner, segment->end}];
           ++count;

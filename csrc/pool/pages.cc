@@ -261,14 +261,8 @@ Bytes Pool::State::trim() noexcept {
     free_ready(kAllLanes);
     stitches.drop();
     unmap_moved();
-    // All work is done: nobody has to wait for any hole.
-    for (const auto& segment : segments) {
-      for (Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {
-        if (chunk->kind != Chunk::Kind::kHole || chunk->owner == &nobody) continue;
-        disown(chunk);
-        chunk = add_hole(chunk);
-      }
-    }
+    // Nobody has to wait for any hole.
+    disown_all();
   }
   if (!maps) return release_free_segments();
   Bytes given = 0;

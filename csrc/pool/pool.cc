@@ -19,6 +19,7 @@ LaneHoles* Pool::State::holes_of(LaneKey lane) noexcept {
       holes = std::make_unique<LaneHoles>();
       if (!maps) holes->order_by_size();
       holes->lane = lane;
+      holes->may_go = device.may_go(lane);
     }
     return last_lane = holes.get();
   } catch (const std::bad_alloc&) {
@@ -81,6 +82,8 @@ Chunk* Pool::State::find_hole_slowly(End end, LaneHoles& mine, Bytes size, Growt
   if (!waiting.empty() && !is_captured(mine.lane) && process_some_events() != 0)
     if (Chunk* const hole = find()) return hole;
   if (lanes.size() > 1 && !is_captured(mine.lane) && prove_holes(&mine))
+    if (Chunk* const hole = find()) return hole;
+  if (lanes.size() > 1 && !is_captured(mine.lane) && prove_foreign_holes(mine))
     if (Chunk* const hole = find()) return hole;
   if (size >= page / 2 && (is_scarce(size) || !may_grow(growth_for(end, mine, size), size)))
     if (Chunk* const block = stitch_parts(end, mine, size, Spare::kThisStep, true)) return block;
@@ -153,6 +156,53 @@ bool Pool::State::disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept {
   return any;
 }
 
+bool Pool::State::prove_foreign_holes(const LaneHoles& mine) noexcept {
+  // mutant: s13-foreign
+  if (events.captured()) return false;
+  Bytes bytes = 0;
+  for (const auto& [lane, holes] : lanes) {
+    if (holes.get() != &mine && holes->may_go) bytes += holes->bytes();
+  }
+  // mutant: s2-foreign
+  if (bytes <= std::max(kMostUnproven, stats.reserved / kUnprovenPart)) return false;
+  if (!events.synchronize()) return false;
+  (void)free_ready(kAllLanes);
+  disown_all();
+  return true;
+}
+
+void Pool::State::disown_all() noexcept {
+  const auto for_each_hole = [&](auto&& visit) {
+    for (const auto& segment : segments)
+      for (Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next)
+        if (chunk->kind == Chunk::Kind::kHole) chunk = visit(chunk);
+  };
+  // All before any coalesces: beside a lane's hole it would become that lane's.
+  for_each_hole([&](Chunk* hole) {
+    const End end = hole->segment->end;
+    disown(hole);
+    nobody.at(end).insert(hole);
+    return hole;
+  });
+  for_each_hole([&](Chunk* hole) {
+    disown(hole);
+    return add_hole(hole);
+  });
+  forget_lanes();
+}
+
+void Pool::State::forget_lanes() noexcept {
+  constexpr std::size_t kFewLanes = 64;
+  // mutant: lanes-stay
+  if (lanes.size() <= kFewLanes) return;
+  for (const auto& [lane, holes] : lanes) holes->used = holes.get() == last_lane;
+  for (const auto& segment : segments)
+    for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next)
+      if (chunk->owner != nullptr) chunk->owner->used = true;
+  for (const Stitch& stitch : stitches.live()) stitch.block->owner->used = true;
+  std::erase_if(lanes, [](const auto& one) { return !one.second->used; });
+}
+
 Chunk* Pool::State::take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept {
   for (const auto& [lane, holes] : lanes) {
     if (holes.get() == &mine) continue;
@@ -207,11 +257,13 @@ Chunk* Pool::State::cut(Chunk* hole, Bytes size) noexcept {
 Chunk* Pool::State::add_hole(Chunk* chunk) noexcept {
   Segment& segment = *chunk->segment;
   LaneHoles* owner = chunk->owner;
-  // Bytes that nobody owns may become a lane's, so that they coalesce.
+  // Bytes that nobody owns may become a lane's, so that they coalesce; not one's that may go.
   const auto coalesces = [&](const Chunk* with) {
     if (with == nullptr || with->kind != Chunk::Kind::kHole) return false;
     // mutant: s5-neighbour
     if (with->owner != owner && with->owner != &nobody && owner != &nobody) return false;
+    // mutant: s2-absorbed
+    if (with->owner != owner && (with->owner->may_go || owner->may_go)) return false;
     if (owner == &nobody) owner = with->owner;
     return true;
   };
@@ -523,6 +575,8 @@ Pool::Pool(Device& device, LaneEvents& events, const PoolOptions& options)
     : state_(std::make_unique<State>(device, events, options)) {}
 
 Pool::~Pool() = default;
+
+std::size_t Pool::lanes() const noexcept { return state_->lanes.size(); }
 
 bool Pool::may_grow(Bytes more, Bytes asked) noexcept { return state_->may_grow(more, asked); }
 

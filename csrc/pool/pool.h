@@ -164,7 +164,8 @@ class Pool : public PageSource {
   // What no event can cover (see WaitingChunks) comes free with any synchronisation of the device.
   // Where more than kMostUnproven of it waits, and more than a kUnprovenPart-th of what is
   // committed, this call and the next allocation synchronise for it; after a refusal not before
-  // twice as much waits. Never while a graph is captured.
+  // twice as much waits. Never while a graph is captured. An allocation for which the pool would
+  // grow does the same where as much lies in holes of lanes that have no events.
   Bytes process_events() noexcept;
   // The same without a wait of the host: the lanes that blocks belong to wait, on the device, for
   // the one that holds up most bytes. Never while a graph is captured.
@@ -187,6 +188,8 @@ class Pool : public PageSource {
   // Where the device maps no pages, the bytes of segments without a block: trim() gives them back.
   // 0 elsewhere. O(segments).
   [[nodiscard]] Bytes idle() const noexcept;
+  // Lanes that it knows; of many those that have memory.
+  [[nodiscard]] std::size_t lanes() const noexcept;
 
   // Stitched blocks count as bytes of their homes (true) until they count where they live again:
   // see PoolOptions::moved. For who takes memory away from below the pool for a while.

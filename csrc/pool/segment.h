@@ -20,6 +20,8 @@ struct LaneHoles {
   std::uint32_t epoch = 1;  // now
   bool ended = false;       // the epoch before now waits for:
   LaneEvents::Point end_of_epoch;
+  bool may_go = false;  // Device::may_go(): only a synchronisation proves its holes
+  bool used = true;     // of forget_lanes(): a chunk is the lane's
   HoleTree trees[kEnds];
 
   void order_by_size() noexcept {
@@ -27,6 +29,14 @@ struct LaneHoles {
   }
   [[nodiscard]] bool empty() const noexcept {
     return trees[0].empty() && trees[1].empty() && trees[2].empty();
+  }
+  // O(holes).
+  [[nodiscard]] Bytes bytes() const noexcept {
+    Bytes sum = 0;
+    for (const HoleTree& tree : trees)
+      for (const Chunk* hole = tree.front(); hole != nullptr; hole = HoleTree::after(hole))
+        sum += hole->size;
+    return sum;
   }
   [[nodiscard]] HoleTree& at(End end) noexcept { return trees[static_cast<int>(end)]; }
 };

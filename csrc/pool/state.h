@@ -76,6 +76,13 @@ struct Pool::State {
   // any did.
   bool prove_holes(const LaneHoles* mine) noexcept;
   bool disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept;
+  // Holes of streams of somebody else's, which may be gone, become nobody's by a synchronisation,
+  // where there are many bytes of them. Returns whether any did.
+  bool prove_foreign_holes(const LaneHoles& mine) noexcept;
+  // The device is done with all work: all holes are nobody's.
+  void disown_all() noexcept;
+  // Lanes without a chunk go, where they are many, but the last one that asked.
+  void forget_lanes() noexcept;
   Chunk* take_hole_of_another_lane(End end, LaneHoles& mine, Bytes size) noexcept;
   // Cuts `size` bytes off a hole, at the side that the end's rule says, or out of it near there,
   // where large blocks begin with a page. The block is not in the table yet. Takes two chunks at

@@ -5,6 +5,7 @@
 #include "tests/support/thoroughness.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <random>
@@ -374,6 +375,48 @@ TEST_CASE("A device that maps no pages is asked for segments and gets whole ones
     REQUIRE(hand_out(device, pool, 1000, 1) != nullptr);
   }
   REQUIRE(device.live_ranges() == 0);
+  REQUIRE(device.violations().empty());
+}
+
+TEST_CASE("Streams that come and go leave no memory behind that the next could use",
+          "[pool][lanes]") {
+  const bool maps = GENERATE(true, false);
+  SimulatedDevice device({.total_bytes = Bytes{4} << 30, .maps_pages = maps});
+  {
+    test::LonePool pool(device, {});
+    for (LaneKey stream = 1000; stream < 1500; ++stream) {
+      device.set_may_go(stream);
+      PoolBlock* const block = hand_out(device, pool, 2 * kMiB, stream);
+      device.touch(stream, block->pointer, block->size);
+      pool.free(block);
+      device.set_foreign(stream);                                         // it has gone
+      REQUIRE(pool.stats().reserved <= Pool::kMostUnproven + 64 * kMiB);  // and two segments
+    }
+    REQUIRE(pool.lanes() <= 100);
+    REQUIRE(device.calls(CallKind::kSynchronizeAll) < 30);
+  }
+  REQUIRE(device.violations().empty());
+}
+
+TEST_CASE("While a graph is captured nobody waits for streams that may be gone", "[pool][lanes]") {
+  SimulatedDevice device({.total_bytes = Bytes{4} << 30});
+  std::atomic<int> captures{0};
+  LaneEvents events(device, &captures);
+  Pool pool(device, events, {});
+  const auto come_and_go = [&](LaneKey stream) {
+    device.set_may_go(stream);
+    PoolBlock* const block = hand_out(device, pool, 2 * kMiB, stream);
+    device.touch(stream, block->pointer, block->size);
+    pool.free(block);
+    device.set_foreign(stream);
+  };
+  for (LaneKey stream = 1000; stream < 1032; ++stream) come_and_go(stream);
+  captures = 1;
+  for (LaneKey stream = 2000; stream < 2020; ++stream) come_and_go(stream);
+  REQUIRE(device.calls(CallKind::kSynchronizeAll) == 0);
+  captures = 0;
+  come_and_go(3000);
+  REQUIRE(device.calls(CallKind::kSynchronizeAll) == 1);
   REQUIRE(device.violations().empty());
 }
 

@@ -132,6 +132,12 @@ class SimulatedDevice final : public Device {
     lane_of(lane).foreign = true;
   }
 
+  // A stream of somebody else's that is still there.
+  void set_may_go(LaneKey lane) {
+    const std::lock_guard lock(mutex_);
+    lane_of(lane).may_go = true;
+  }
+
   // --- Happens before ---------------------------------------------------------------------------
 
   // Work queued now on `lane` uses these bytes.
@@ -396,6 +402,11 @@ class SimulatedDevice final : public Device {
     *capturing = lane_of(lane).capturing;
     return lane_of(lane).foreign ? kForeign : Status();
   }
+  bool may_go(LaneKey lane) const noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto known = lanes_.find(lane);
+    return known != lanes_.end() && (known->second.may_go || known->second.foreign);
+  }
   std::uint64_t driver_calls() const noexcept override {
     const std::lock_guard lock(mutex_);
     return entered_;
@@ -430,6 +441,7 @@ class SimulatedDevice final : public Device {
     std::uint64_t done = 0;
     bool capturing = false;
     bool foreign = false;
+    bool may_go = false;
     VectorClock clock;  // what happens before the next work of the lane
   };
 

@@ -410,6 +410,53 @@ class Graphs(CudaCase):
         graph.replay()
         del result
 
+    @unittest.skipUnless(ALLOCATOR == "berth", "PyTorch's allocator keeps its pool, and empties no cache from then on")
+    def test_a_void_capture_keeps_no_memory_of_any_pool(self):
+        kept = torch.cuda.memory_reserved()
+
+        def work():
+            empty(40 * MIB)
+            torch.cuda.synchronize()  # which no capture permits
+
+        for _ in range(3):
+            with self.assertRaisesRegex(RuntimeError, "captur"):
+                self.capture(work)
+        graph, _ = self.capture(lambda: torch.zeros(20 * MIB, dtype=torch.uint8, device="cuda"))
+        self.assertGreaterEqual(bytes_of(graph.pool()), 20 * MIB)
+        graph.replay()
+        del graph, _
+        empty(50 * MIB)
+        self.settle()
+        self.assertEqual(torch.cuda.memory_reserved(), kept)
+
+    def test_a_capture_of_another_thread_goes_on_beside_void_ones(self):
+        results, errors = [], []
+
+        def capture_for_long():
+            stream = torch.cuda.Stream()
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                    tensors = [empty(MIB)]
+                    begun.set()
+                    done.wait(60)
+                    tensors.append(empty(MIB))
+                results.append((tuple(graph.pool()), [pool_of(tensor) for tensor in tensors]))
+            except Exception as error:  # of the thread, for the test
+                errors.append(error)
+
+        begun, done = threading.Event(), threading.Event()
+        other = threading.Thread(target=capture_for_long)
+        other.start()
+        self.assertTrue(begun.wait(60))
+        torch.cuda.empty_cache()
+        empty(MIB)
+        done.set()
+        other.join()
+        self.assertEqual(errors, [])
+        ((pool, pools),) = results
+        self.assertEqual(pools, [pool, pool])
+
     def test_recorded_memory_of_a_capture_comes_back_after_it(self):
         side = torch.cuda.Stream()
 

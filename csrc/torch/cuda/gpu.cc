@@ -74,10 +74,17 @@ Gpu::Gpu(int index, const Config& config, AddressTable& addresses, Observer on_o
       lanes_(*cuda_),
       store_(lanes_),
       reports_(index, mutex_, lanes_, addresses),
-      pools_([this](c10::MempoolId_t id, PrivatePool::Source source, bool whole) {
-        return std::make_shared<PrivatePool>(id, store_, *cuda_, options(config_, false), reports_,
-                                             std::move(source), whole);
-      }),
+      pools_(
+          [this](c10::MempoolId_t id, PrivatePool::Source source, bool whole) {
+            return std::make_shared<PrivatePool>(id, store_, *cuda_, options(config_, false),
+                                                 reports_, std::move(source), whole);
+          },
+          [this](cudaStream_t stream) {
+            const LaneKey lane = lanes_.lane_of(stream);
+            if (StreamLanes::foreign(lane)) return true;  // it may be gone
+            bool capturing = false;
+            return !lanes_.capturing(lane, &capturing).ok() || capturing;
+          }),
       main_(store_, options(config_, true), reports_),
       uncached_(*cuda_, addresses) {}
 
@@ -192,6 +199,7 @@ void* Gpu::search_everywhere(PrivatePool& pool, Bytes size, LaneKey lane,
                              const std::string& reason) {
   reports_.retried();
   reports_.deliver();
+  pools_.end_void_captures();
   const auto ask = [&](PrivatePool& asked) -> void* {
     try {
       return asked.allocator().allocate(size, lane, thread_tag());
@@ -304,6 +312,10 @@ std::optional<Allocator::BlockInfo> Gpu::find(const void* block) {
 }
 
 void Gpu::mark_step(const c10::cuda::CUDAStream& stream) noexcept {
+  try {
+    pools_.end_void_captures();
+  } catch (...) {  // no memory: at the next mark
+  }
   main_.allocator().mark_step(lanes_.lane_of(stream));
   reports_.deliver();
 }
@@ -333,6 +345,7 @@ Bytes Gpu::largest_block() {
 }
 
 void Gpu::empty_cache(c10::MempoolId_t id) {
+  pools_.end_void_captures();
   const Reports::Call call(reports_, Reports::When::ALL);
   if (id == c10::MempoolId_t{0, 0}) {
     note_in_trace(main_.allocator(), trace::kEmptyCacheRange);

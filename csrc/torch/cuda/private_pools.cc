@@ -57,6 +57,7 @@ void PrivatePools::create_or_use(Id id, PrivatePool::Source source) {
 
 void PrivatePools::release(Id id) {
   const std::lock_guard lock(mutex_);
+  if (voided_.erase(id) != 0) return;
   const auto it = pools_.find(id);
   TORCH_CHECK(it != pools_.end() && it->second->uses > 0, "releasePool: the pool is not in use");
   if (--it->second->uses == 0) unused_.insert(id);
@@ -116,7 +117,7 @@ void PrivatePools::process_events() {
 // --- Who is routed to ---------------------------------------------------------------------------
 
 // Filters ask the driver or look at the thread, so they are called without our lock.
-PrivatePools::PoolPointer PrivatePools::routed_for(cudaStream_t stream) const {
+PrivatePools::PoolPointer PrivatePools::routed_for(cudaStream_t stream) {
   std::vector<Route> used;
   bool diverted = false;
   {
@@ -124,9 +125,18 @@ PrivatePools::PoolPointer PrivatePools::routed_for(cudaStream_t stream) const {
     used = used_;
     diverted = diverted_;
   }
-  for (auto it = used.rbegin(); it != used.rend(); ++it)
-    if (it->filter(stream)) return find(it->pool);
+  for (auto it = used.rbegin(); it != used.rend(); ++it) {
+    if (!it->filter(stream)) continue;
+    if (it->captures && !it->has_served) note_served(it->number);
+    return find(it->pool);
+  }
   return diverted ? find(kMeanwhile) : nullptr;
+}
+
+void PrivatePools::note_served(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  for (Route& route : used_)
+    if (route.number == number) route.has_served = true;
 }
 
 void PrivatePools::divert(bool on) {
@@ -144,13 +154,14 @@ void PrivatePools::divert(bool on) {
 }
 
 void PrivatePools::begin(Id id, Filter filter, cudaStream_t stream) {
+  end_void_captures();
   create_or_use(id);
   const bool captures = !filter(stream);
   const std::lock_guard lock(mutex_);
   const bool in_use =
       std::any_of(used_.begin(), used_.end(), [&](const Route& one) { return one.pool == id; });
   TORCH_CHECK(!in_use, "beginAllocateToPool: already recording to this memory pool");
-  used_.push_back({id, std::move(filter), captures});
+  used_.push_back({id, std::move(filter), captures, stream, std::this_thread::get_id(), begun_++});
   note_routes();
 }
 
@@ -160,6 +171,14 @@ void PrivatePools::end(Id id) {
     const std::lock_guard lock(mutex_);
     const auto it =
         std::find_if(used_.begin(), used_.end(), [&](const Route& one) { return one.pool == id; });
+    // Another thread saw the capture end before this call: its graph keeps the pool.
+    if (it == used_.end() && voided_.erase(id) != 0) {
+      if (const auto found = pools_.find(id); found != pools_.end()) {
+        ++found->second->uses;
+        unused_.erase(id);
+        return;
+      }
+    }
     TORCH_CHECK(it != used_.end(), "endAllocatePool: not currently recording to this memory pool");
     used_.erase(it);
     note_routes();
@@ -167,6 +186,32 @@ void PrivatePools::end(Id id) {
   }
   // The capture is over: what was freed in it on several streams can be followed now.
   if (pool != nullptr) pool->allocator().process_events();
+}
+
+void PrivatePools::end_void_captures() {
+  if (routes_.load() == 0) return;
+  std::vector<Route> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Route& route : used_)
+      if (route.captures && (route.has_served || route.thread == std::this_thread::get_id()))
+        begun.push_back(route);
+  }
+  for (const Route& route : begun) {
+    if (capturing_(route.stream)) continue;
+    const std::lock_guard lock(mutex_);
+    const auto it = std::find_if(used_.begin(), used_.end(),
+                                 [&](const Route& one) { return one.number == route.number; });
+    if (it == used_.end()) continue;
+    used_.erase(it);
+    note_routes();
+    // Shared with a graph or a MemPool it stays: a use too many only keeps memory.
+    const auto found = pools_.find(route.pool);
+    if (found == pools_.end() || found->second->uses != 1) continue;
+    found->second->uses = 0;
+    unused_.insert(route.pool);
+    voided_.insert(route.pool);
+  }
 }
 
 void PrivatePools::note_routes() {

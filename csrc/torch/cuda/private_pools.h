@@ -5,10 +5,12 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -28,8 +30,11 @@ class PrivatePools {
   using PoolPointer = std::shared_ptr<PrivatePool>;
   // Makes the pool with this id; `source` and `whole`: see PrivatePool.
   using Make = std::function<PoolPointer(Id id, PrivatePool::Source source, bool whole)>;
+  // Whether the stream is captured, or may be. Called with no lock held.
+  using Capturing = std::function<bool(cudaStream_t)>;
 
-  explicit PrivatePools(Make make) : make_(std::move(make)) {}
+  PrivatePools(Make make, Capturing capturing)
+      : make_(std::move(make)), capturing_(std::move(capturing)) {}
 
   void create_or_use(Id id, PrivatePool::Source source = nullptr);
   // Gives up one use. Throws where it has none.
@@ -43,6 +48,9 @@ class PrivatePools {
   // yet, a capture is about to begin on it.
   void begin(Id id, Filter filter, cudaStream_t stream);
   void end(Id id);
+  // Ends what was begun for captures that are over: libtorch throws before it calls end() where the
+  // driver made a capture void. A pool that was this capture's alone is used by nobody then.
+  void end_void_captures();
   // From now on all requests that no filter takes are those of a pool of its own, kMeanwhile; or no
   // longer, and that pool goes once nothing lives in it.
   static constexpr Id kMeanwhile{~0ULL, ~0ULL};
@@ -53,7 +61,7 @@ class PrivatePools {
   }
   // The newest that is routed to and whose filter takes the stream, else where requests are
   // diverted to, or null.
-  [[nodiscard]] PoolPointer routed_for(cudaStream_t stream) const;
+  [[nodiscard]] PoolPointer routed_for(cudaStream_t stream);
 
   // A capture that libtorch tells of begins or ends.
   void note_capture(bool ended);
@@ -88,11 +96,17 @@ class PrivatePools {
     Id pool;
     Filter filter;
     bool captures;
+    cudaStream_t stream;      // of begin(), as the thread is
+    std::thread::id thread;   // which makes no other call before its capture has begun
+    std::uint64_t number;     // no two have the same
+    bool has_served = false;  // so the capture had begun
   };
 
   void note_routes();
+  void note_served(std::uint64_t number);
 
   const Make make_;
+  const Capturing capturing_;
   // Captures of graphs and uses of MemPools: what `used_` holds; and whether others are diverted.
   std::atomic<int> routes_{0};
   std::atomic<int> captures_{0};  // of `used_`, or captures alone where libtorch tells them apart
@@ -101,7 +115,9 @@ class PrivatePools {
   mutable std::mutex mutex_;             // covers what follows
   std::unordered_map<Id, PoolPointer, c10::MempoolIdHash> pools_;
   std::unordered_set<Id, c10::MempoolIdHash> unused_;  // of `pools_`
+  std::unordered_set<Id, c10::MempoolIdHash> voided_;  // uses that end_void_captures() gave up
   std::vector<Route> used_;                            // newest last
+  std::uint64_t begun_ = 0;                            // routes so far
   bool diverted_ = false;
 };
 
