@@ -64,7 +64,7 @@ def _use_bytes(_: list[torch.Tensor]) -> None:
 
 
 @torch.library.impl(_library, "run_within", "CompositeExplicitAutograd")
-def _run_within() -> None:
+def _run_work() -> None:
     _here.work()
 
 
@@ -89,21 +89,59 @@ def _resized(method: _Method) -> _Method:
     return resize_
 
 
+def _run_within(work: Callable[[], Any], tensors: list[torch.Tensor]) -> Any:
+    """Runs it as an operator that nobody knows and that takes these tensors: its kernels take pointers."""
+    result: list[Any] = []
+    before = getattr(_here, "work", None)
+    _here.work = lambda: result.append(work())
+    try:
+        with torch.no_grad():
+            torch.ops.berth.use_bytes([one.detach() for one in tensors])
+        torch.ops.berth.run_within()
+    finally:
+        _here.work = before
+    return result[0]
+
+
 def _compiled(method: _Method) -> _Method:
     """Of a compiled graph, whose kernels take pointers."""
 
     @functools.wraps(method)
     def call(self: Any, inputs: Any) -> Any:
-        result: list[Any] = []
-        before = getattr(_here, "work", None)
-        _here.work = lambda: result.append(method(self, inputs))
-        try:
-            with torch.no_grad():
-                torch.ops.berth.use_bytes([one.detach() for one in inputs if isinstance(one, torch.Tensor)])
-            torch.ops.berth.run_within()
-        finally:
-            _here.work = before
-        return result[0]
+        return _run_within(lambda: method(self, inputs), [one for one in inputs if isinstance(one, torch.Tensor)])
+
+    return call
+
+
+# Of torch._C: what torch.cuda.comm and torch.cuda.nccl call, and DataParallel through them.
+_POINTERS = (
+    "_broadcast",
+    "_broadcast_coalesced",
+    "_broadcast_out",
+    "_nccl_all_gather",
+    "_nccl_all_reduce",
+    "_nccl_broadcast",
+    "_nccl_reduce",
+    "_nccl_reduce_scatter",
+)
+
+
+def _tensors_of(values: Any) -> Iterator[torch.Tensor]:
+    for one in values:
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            yield from _tensors_of(one)
+
+
+def _by_pointers(function: _Method) -> _Method:
+    """Of a function that is no operator, and gives pointers to a library."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _traces():
+            return function(*args, **kwargs)
+        return _run_within(lambda: function(*args, **kwargs), list(_tensors_of([*args, *kwargs.values()])))
 
     return call
 
@@ -538,6 +576,10 @@ class Watch:
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))
             watch_streams(_say, _functions)
+            for name, wrap in {**dict.fromkeys(_POINTERS, _by_pointers), "_data_address": _pointer}.items():
+                if function := getattr(torch._C, name, None):
+                    _functions.append((torch._C, name, function))
+                    setattr(torch._C, name, wrap(function))
             for name in _STATES:
                 if method := torch.Generator.__dict__.get(name):
                     _functions.append((_generators, name, method))

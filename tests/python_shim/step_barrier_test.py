@@ -490,6 +490,47 @@ say(forked), say(loaded)
             2,
         )
 
+    def test_functions_for_several_devices_that_take_pointers(self):
+        """They are no operators. DataParallel goes on from there on other threads."""
+        program = """
+import torch.cuda.nccl, torch.nn.parallel.comm as comm
+def given(k):
+    return torch.full((64,), float(k)).cuda().clone()
+def copies():
+    def body(k):
+        first, second = comm.broadcast(given(k), [0, 1])
+        (third,) = comm.broadcast_coalesced([given(k)], [0, 1])[1]
+        fourth = comm.broadcast(given(k), out=[torch.empty(64, device="cuda:0"), torch.empty(64, device="cuda:1")])[1]
+        return [one.clone().cpu() for one in (first, second, third, fourth)]
+    return body
+def library():
+    def body(k):
+        both = [given(k), given(k).to("cuda:1")]
+        torch.cuda.nccl.broadcast(both)
+        torch.cuda.nccl.all_reduce(both)
+        torch.cuda.nccl.reduce(both, torch.empty(64, device="cuda:0"))
+        whole = [torch.empty(128, device=f"cuda:{n}") for n in range(2)]
+        torch.cuda.nccl.all_gather(both, whole)
+        torch.cuda.nccl.reduce_scatter(whole, both)
+        return ()
+    return body
+def parallel():
+    net = nn.DataParallel(nn.Linear(64, 64).cuda(), [0, 1])
+    def body(k):
+        net(given(k).expand(4, 64)).square().mean().backward()
+        return ()
+    return body
+def address():
+    def body(k):
+        made = given(k)
+        there = torch._C._data_address(made)
+        return (there == made.data_ptr(), there != 0)
+    return body
+say(copies), say(library), say(parallel, least=0), say(address)
+"""
+        printed = self.python(PROGRAM + program, standin=("--devices", "2"))
+        self.assertEqual(printed.split("\n")[:4], ["True True "] * 4)
+
     def test_what_moves_to_shared_memory(self):
         self.check(
             """
