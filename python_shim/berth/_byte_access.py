@@ -17,7 +17,9 @@ import torch
 from berth._streams import MethodsOf, watch_streams
 
 _Method = Callable[..., Any]
-_TAP = torch._C.DispatchKey.ZeroTensor  # the key under which the step program sees operators
+# The keys under which the step program sees operators, and composite ones.
+_TAP = torch._C.DispatchKey.ZeroTensor
+_COMPOSITES = torch._C._parse_dispatch_key("TESTING_ONLY_GenericMode")
 
 
 # Modes by which torch traces: tensors are none of the step.
@@ -248,6 +250,17 @@ def _watch_exports() -> None:
         for names in gc.get_referrers(function):
             if isinstance(names, dict) and "__spec__" in names:
                 names.update({name: tells for name, one in names.items() if one is function})
+
+
+def _pass_the_tap() -> None:
+    """For good. Operators of a higher order (torch.cond(), flex_attention()) look up kernels in Python. They have none for keys of the tap."""
+    operators: Any = torch._ops
+    later = getattr(operators, "_HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS", [])
+    for key in (_TAP, _COMPOSITES):
+        if key not in later:
+            later.append(key)
+            for one in operators._higher_order_ops.values():
+                one.fallthrough(key)
 
 
 def _by_element(method: _Method) -> _Method:
@@ -540,6 +553,7 @@ class Watch:
     def __init__(self) -> None:
         with _lock:
             _watch_exports()
+            _pass_the_tap()
 
     def __enter__(self) -> None:
         global _watches

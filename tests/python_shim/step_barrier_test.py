@@ -674,6 +674,54 @@ print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "prof
             4,
         )
 
+    def test_operators_of_a_higher_order(self):
+        """They look for their kernels in Python, by the keys of the thread."""
+        self.check(
+            """
+from torch.nn.attention.flex_attention import flex_attention
+
+class Square(torch.autograd.Function):
+    generate_vmap_rule = True
+    @staticmethod
+    def forward(x):
+        return x * x
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * gradient * x
+
+def branch():
+    net = nn.Linear(8, 8)
+    def body(k):
+        y = net(torch.randn(4, 8))
+        z = torch.cond(y.square().sum() > 0, lambda one: one.sin(), lambda one: one.cos(), (y,))
+        z.mean().backward()
+        return z, net.weight.grad
+    return body
+def attention():
+    net = nn.Linear(16, 48)
+    def body(k):
+        with torch.no_grad():
+            q, k, v = net(torch.randn(1, 128, 16)).view(1, 1, 128, 48).split(16, -1)
+            y = flex_attention(q, k, v)
+        return y, (y * 2).sum()
+    return body
+def function():
+    net = nn.Linear(8, 8)
+    def body(k):
+        y = net(torch.randn(4, 8))
+        z = torch.func.vmap(Square.apply)(y) + torch.func.grad(lambda one: Square.apply(one).sum())(y.detach())
+        z.mean().backward()
+        return z, net.weight.grad
+    return body
+say(branch, least=2), say(attention, least=2), say(function, least=2)
+""",
+            3,
+        )
+
     def test_what_modes_of_the_program_do(self):
         """They see calls below torch's operators, make and draw what is asked of them, and may use any tensor."""
         self.check(
