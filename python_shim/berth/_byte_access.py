@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import threading
+import types
 import weakref
 from typing import Any, Callable, Iterator
 
@@ -449,13 +450,46 @@ def _state(method: _Method) -> _Method:
     return read
 
 
+_MOST_OBJECTS = 1 << 20  # of a loader, that are looked at
+_NO_TENSORS = (str, bytes, int, float, type, types.ModuleType, type(None))
+
+
+def _lacks_bytes(tensor: torch.Tensor) -> bool:
+    if tensor.layout is not torch.strided or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return False
+    try:
+        _pointer_of(torch._C.TensorBase.untyped_storage(tensor))
+    except RuntimeError:
+        return True
+    return False
+
+
+def _has_all_bytes(loader: Any) -> bool:
+    """Whether nothing that it refers to is a tensor of the step without its bytes. False where there is too much to look at."""
+    seen, left = {id(loader)}, [loader]
+    while left:
+        one = left.pop()
+        if isinstance(one, torch.Tensor):
+            if _lacks_bytes(one):
+                return False
+            continue
+        within = (one.__closure__, one.__defaults__) if isinstance(one, types.FunctionType) else gc.get_referents(one)
+        for other in within:
+            if not isinstance(other, _NO_TENSORS) and id(other) not in seen:
+                seen.add(id(other))
+                left.append(other)
+        if len(seen) > _MOST_OBJECTS:
+            return False
+    return True
+
+
 def _starts(method: _Method) -> _Method:
-    """Of a loader, whose workers are forked and have nothing of the step."""
+    """Of a loader, whose workers are forked and have nothing of the step, unless the loader has it."""
 
     @functools.wraps(method)
     def start(self: Any) -> Any:
         before = getattr(_here, "starting", False)
-        _here.starting = True
+        _here.starting = before or self.num_workers == 0 or _has_all_bytes(self)
         try:
             return method(self)
         finally:

@@ -485,9 +485,22 @@ def loaded():
         w.add_(1)
         return *seen, w
     return body
-say(forked), say(loaded)
+def made():
+    net = nn.Linear(8, 8)
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self, rows):
+            self.rows = {"all": [rows]}
+        def __len__(self):
+            return 4
+        def __getitem__(self, n):
+            return self.rows["all"][0][n]
+    def body(k):
+        rows = net(torch.randn(4, 8)).detach()
+        return [one * 2 for one in torch.utils.data.DataLoader(Rows(rows), 2, num_workers=1)]
+    return body
+say(forked), say(loaded, least=4), say(made, least=0)
 """,
-            2,
+            3,
         )
 
     def test_functions_for_several_devices_that_take_pointers(self):
