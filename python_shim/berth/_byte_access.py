@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import threading
+import types
 import weakref
 from typing import Any, Callable, Iterator
 
@@ -17,7 +18,9 @@ import torch
 from berth._streams import MethodsOf, watch_streams
 
 _Method = Callable[..., Any]
-_TAP = torch._C.DispatchKey.ZeroTensor  # the key under which the step program sees operators
+# The keys under which the step program sees operators, and composite ones.
+_TAP = torch._C.DispatchKey.ZeroTensor
+_COMPOSITES = torch._C._parse_dispatch_key("TESTING_ONLY_GenericMode")
 
 
 # Modes by which torch traces: tensors are none of the step.
@@ -64,7 +67,7 @@ def _use_bytes(_: list[torch.Tensor]) -> None:
 
 
 @torch.library.impl(_library, "run_within", "CompositeExplicitAutograd")
-def _run_within() -> None:
+def _run_work() -> None:
     _here.work()
 
 
@@ -89,21 +92,59 @@ def _resized(method: _Method) -> _Method:
     return resize_
 
 
+def _run_within(work: Callable[[], Any], tensors: list[torch.Tensor]) -> Any:
+    """Runs it as an operator that nobody knows and that takes these tensors: its kernels take pointers."""
+    result: list[Any] = []
+    before = getattr(_here, "work", None)
+    _here.work = lambda: result.append(work())
+    try:
+        with torch.no_grad():
+            torch.ops.berth.use_bytes([one.detach() for one in tensors])
+        torch.ops.berth.run_within()
+    finally:
+        _here.work = before
+    return result[0]
+
+
 def _compiled(method: _Method) -> _Method:
     """Of a compiled graph, whose kernels take pointers."""
 
     @functools.wraps(method)
     def call(self: Any, inputs: Any) -> Any:
-        result: list[Any] = []
-        before = getattr(_here, "work", None)
-        _here.work = lambda: result.append(method(self, inputs))
-        try:
-            with torch.no_grad():
-                torch.ops.berth.use_bytes([one.detach() for one in inputs if isinstance(one, torch.Tensor)])
-            torch.ops.berth.run_within()
-        finally:
-            _here.work = before
-        return result[0]
+        return _run_within(lambda: method(self, inputs), [one for one in inputs if isinstance(one, torch.Tensor)])
+
+    return call
+
+
+# Of torch._C: what torch.cuda.comm and torch.cuda.nccl call, and DataParallel through them.
+_POINTERS = (
+    "_broadcast",
+    "_broadcast_coalesced",
+    "_broadcast_out",
+    "_nccl_all_gather",
+    "_nccl_all_reduce",
+    "_nccl_broadcast",
+    "_nccl_reduce",
+    "_nccl_reduce_scatter",
+)
+
+
+def _tensors_of(values: Any) -> Iterator[torch.Tensor]:
+    for one in values:
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            yield from _tensors_of(one)
+
+
+def _by_pointers(function: _Method) -> _Method:
+    """Of a function that is no operator, and gives pointers to a library."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _traces():
+            return function(*args, **kwargs)
+        return _run_within(lambda: function(*args, **kwargs), list(_tensors_of([*args, *kwargs.values()])))
 
     return call
 
@@ -210,6 +251,17 @@ def _watch_exports() -> None:
         for names in gc.get_referrers(function):
             if isinstance(names, dict) and "__spec__" in names:
                 names.update({name: tells for name, one in names.items() if one is function})
+
+
+def _pass_the_tap() -> None:
+    """For good. Operators of a higher order (torch.cond(), flex_attention()) look up kernels in Python. They have none for keys of the tap."""
+    operators: Any = torch._ops
+    later = getattr(operators, "_HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS", [])
+    for key in (_TAP, _COMPOSITES):
+        if key not in later:
+            later.append(key)
+            for one in operators._higher_order_ops.values():
+                one.fallthrough(key)
 
 
 def _by_element(method: _Method) -> _Method:
@@ -398,13 +450,46 @@ def _state(method: _Method) -> _Method:
     return read
 
 
+_MOST_OBJECTS = 1 << 20  # of a loader, that are looked at
+_NO_TENSORS = (str, bytes, int, float, type, types.ModuleType, type(None))
+
+
+def _lacks_bytes(tensor: torch.Tensor) -> bool:
+    if tensor.layout is not torch.strided or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return False
+    try:
+        _pointer_of(torch._C.TensorBase.untyped_storage(tensor))
+    except RuntimeError:
+        return True
+    return False
+
+
+def _has_all_bytes(loader: Any) -> bool:
+    """Whether nothing that it refers to is a tensor of the step without its bytes. False where there is too much to look at."""
+    seen, left = {id(loader)}, [loader]
+    while left:
+        one = left.pop()
+        if isinstance(one, torch.Tensor):
+            if _lacks_bytes(one):
+                return False
+            continue
+        within = (one.__closure__, one.__defaults__) if isinstance(one, types.FunctionType) else gc.get_referents(one)
+        for other in within:
+            if not isinstance(other, _NO_TENSORS) and id(other) not in seen:
+                seen.add(id(other))
+                left.append(other)
+        if len(seen) > _MOST_OBJECTS:
+            return False
+    return True
+
+
 def _starts(method: _Method) -> _Method:
-    """Of a loader, whose workers are forked and have nothing of the step."""
+    """Of a loader, whose workers are forked and have nothing of the step, unless the loader has it."""
 
     @functools.wraps(method)
     def start(self: Any) -> Any:
         before = getattr(_here, "starting", False)
-        _here.starting = True
+        _here.starting = before or self.num_workers == 0 or _has_all_bytes(self)
         try:
             return method(self)
         finally:
@@ -502,6 +587,7 @@ class Watch:
     def __init__(self) -> None:
         with _lock:
             _watch_exports()
+            _pass_the_tap()
 
     def __enter__(self) -> None:
         global _watches
@@ -538,6 +624,10 @@ class Watch:
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))
             watch_streams(_say, _functions)
+            for name, wrap in {**dict.fromkeys(_POINTERS, _by_pointers), "_data_address": _pointer}.items():
+                if function := getattr(torch._C, name, None):
+                    _functions.append((torch._C, name, function))
+                    setattr(torch._C, name, wrap(function))
             for name in _STATES:
                 if method := torch.Generator.__dict__.get(name):
                     _functions.append((_generators, name, method))

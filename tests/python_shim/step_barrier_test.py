@@ -485,10 +485,64 @@ def loaded():
         w.add_(1)
         return *seen, w
     return body
-say(forked), say(loaded)
+def made():
+    net = nn.Linear(8, 8)
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self, rows):
+            self.rows = {"all": [rows]}
+        def __len__(self):
+            return 4
+        def __getitem__(self, n):
+            return self.rows["all"][0][n]
+    def body(k):
+        rows = net(torch.randn(4, 8)).detach()
+        return [one * 2 for one in torch.utils.data.DataLoader(Rows(rows), 2, num_workers=1)]
+    return body
+say(forked), say(loaded, least=4), say(made, least=0)
 """,
-            2,
+            3,
         )
+
+    def test_functions_for_several_devices_that_take_pointers(self):
+        """They are no operators. DataParallel goes on from there on other threads."""
+        program = """
+import torch.cuda.nccl, torch.nn.parallel.comm as comm
+def given(k):
+    return torch.full((64,), float(k)).cuda().clone()
+def copies():
+    def body(k):
+        first, second = comm.broadcast(given(k), [0, 1])
+        (third,) = comm.broadcast_coalesced([given(k)], [0, 1])[1]
+        fourth = comm.broadcast(given(k), out=[torch.empty(64, device="cuda:0"), torch.empty(64, device="cuda:1")])[1]
+        return [one.clone().cpu() for one in (first, second, third, fourth)]
+    return body
+def library():
+    def body(k):
+        both = [given(k), given(k).to("cuda:1")]
+        torch.cuda.nccl.broadcast(both)
+        torch.cuda.nccl.all_reduce(both)
+        torch.cuda.nccl.reduce(both, torch.empty(64, device="cuda:0"))
+        whole = [torch.empty(128, device=f"cuda:{n}") for n in range(2)]
+        torch.cuda.nccl.all_gather(both, whole)
+        torch.cuda.nccl.reduce_scatter(whole, both)
+        return ()
+    return body
+def parallel():
+    net = nn.DataParallel(nn.Linear(64, 64).cuda(), [0, 1])
+    def body(k):
+        net(given(k).expand(4, 64)).square().mean().backward()
+        return ()
+    return body
+def address():
+    def body(k):
+        made = given(k)
+        there = torch._C._data_address(made)
+        return (there == made.data_ptr(), there != 0)
+    return body
+say(copies), say(library), say(parallel, least=0), say(address)
+"""
+        printed = self.python(PROGRAM + program, standin=("--devices", "2"))
+        self.assertEqual(printed.split("\n")[:4], ["True True "] * 4)
 
     def test_what_moves_to_shared_memory(self):
         self.check(
@@ -631,6 +685,54 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], pr
 print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "profiler" in program.stats().last_refusal, "")
 """,
             4,
+        )
+
+    def test_operators_of_a_higher_order(self):
+        """They look for their kernels in Python, by the keys of the thread."""
+        self.check(
+            """
+from torch.nn.attention.flex_attention import flex_attention
+
+class Square(torch.autograd.Function):
+    generate_vmap_rule = True
+    @staticmethod
+    def forward(x):
+        return x * x
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * gradient * x
+
+def branch():
+    net = nn.Linear(8, 8)
+    def body(k):
+        y = net(torch.randn(4, 8))
+        z = torch.cond(y.square().sum() > 0, lambda one: one.sin(), lambda one: one.cos(), (y,))
+        z.mean().backward()
+        return z, net.weight.grad
+    return body
+def attention():
+    net = nn.Linear(16, 48)
+    def body(k):
+        with torch.no_grad():
+            q, k, v = net(torch.randn(1, 128, 16)).view(1, 1, 128, 48).split(16, -1)
+            y = flex_attention(q, k, v)
+        return y, (y * 2).sum()
+    return body
+def function():
+    net = nn.Linear(8, 8)
+    def body(k):
+        y = net(torch.randn(4, 8))
+        z = torch.func.vmap(Square.apply)(y) + torch.func.grad(lambda one: Square.apply(one).sum())(y.detach())
+        z.mean().backward()
+        return z, net.weight.grad
+    return body
+say(branch, least=2), say(attention, least=2), say(function, least=2)
+""",
+            3,
         )
 
     def test_what_modes_of_the_program_do(self):

@@ -548,6 +548,45 @@ captured(*map(eval, sys.argv[1:]))
                 self.assertIn(said, self.stderr)
                 self.assertEqual(bool(said), "warning" in self.stderr, self.stderr)
 
+    def test_what_differs_between_steps_is_told(self):
+        program = (
+            PREAMBLE
+            + """
+import berth
+
+def told(body, before=0):
+    program = berth.StepProgram(plan_wait=1e9)
+    for step in range(before + 2):
+        with program.step():
+            body(step)
+    return program.stats().last_divergence
+
+x, y = torch.randn(8, 8), torch.randn(9, 8)
+print(told(lambda step: (torch.randn(4, 4), torch.randn(4 + step, 4))))
+print(told(lambda step: (x.mul(2), (y if step else x).exp())))
+print(told(lambda step: torch.nonzero(torch.arange(8) > step)))
+print(told(lambda step: torch.cat([x] * (step + 1))))
+print(told(lambda step: x.exp() if step else x.sin()))
+def with_mode(step):
+    with torch.set_grad_enabled(step < 4):
+        x.exp()
+print(told(with_mode, before=3))
+print(told(lambda step: x.exp() if step else x.sin(), before=3))
+"""
+        )
+        self.assertEqual(
+            self.python(program).splitlines(),
+            [
+                "no two steps were the same yet: operator 1: aten::randn takes another value in argument 0",
+                "no two steps were the same yet: operator 1: aten::exp takes a tensor of another shape or type in argument 0",
+                "no two steps were the same yet: operator 2: aten::nonzero returns a tensor of another shape",
+                "no two steps were the same yet: operator 0: aten::cat takes a list of another length in argument 0",
+                "no two steps were the same yet: operator 0: aten::sin and aten::exp",
+                "operator 0: aten::exp is called with gradients off, where they were on",
+                "",  # once two were the same
+            ],
+        )
+
     def test_what_no_program_may_have_runs_as_written_and_is_named(self):
         # Each body's words stand in stats().last_refusal; none: it is scheduled, or never twice the same.
         bodies = {

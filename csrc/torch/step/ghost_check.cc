@@ -50,9 +50,13 @@ bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std:
 
 bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
                   c10::ArrayRef<c10::IValue> arguments, c10::Device device, std::string* why) {
-  if (&op.schema() != &expected.op.schema() ||
-      at::GradMode::is_enabled() != expected.gradients_on) {
+  if (&op.schema() != &expected.op.schema()) {
     *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
+    return false;
+  }
+  if (at::GradMode::is_enabled() != expected.gradients_on) {
+    *why = fmt::format("{} is called with gradients {}, where they were {}", name_of(op),
+                       expected.gradients_on ? "off" : "on", expected.gradients_on ? "on" : "off");
     return false;
   }
   if (!expected.on_side() && !streams_.are_same(device, arguments)) {

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -129,6 +131,42 @@ std::size_t common_calls(const std::vector<Call>& a, const std::vector<Call>& b)
   return static_cast<std::size_t>(different - a.begin());
 }
 
+namespace {
+
+// What two calls of one operator do not have in common.
+std::string difference_of(const Call& a, const Call& b) {
+  std::uint32_t operand = 0;
+  const std::size_t arguments = std::min(a.arguments.size(), b.arguments.size());
+  for (std::size_t n = 0; n < arguments; ++n) {
+    const auto takes = [n](std::string_view what) {
+      return fmt::format("takes {} in argument {}", what, n);
+    };
+    const Argument& one = a.arguments[n];
+    const Argument& other = b.arguments[n];
+    if (one.form != other.form) return takes("an argument of another form");
+    if (one.tensors != other.tensors) return takes("a list of another length");
+    if (!same_argument(one, other)) return takes("another value");
+    for (const std::uint32_t end = operand + one.tensors; operand < end; ++operand) {
+      const Operand& tensor = a.operands[operand];
+      Operand like = b.operands[operand];
+      if (tensor == like) continue;
+      like.storage = tensor.storage;
+      like.offset = tensor.offset;
+      like.moves = tensor.moves;
+      return takes(tensor == like ? "another tensor of this shape"
+                                  : "a tensor of another shape or type");
+    }
+  }
+  if (*a.modes != *b.modes)
+    return fmt::format("runs under another {}", a.modes->difference(*b.modes));
+  if (a.gradients_on != b.gradients_on) return "is called with and without gradients";
+  if (a.stream != b.stream) return "is called on another stream";
+  if (a.result_tensors != b.result_tensors) return "returns a tensor of another shape";
+  return "is called another way";
+}
+
+}  // namespace
+
 bool same_calls(const StepRecord& record, const StepRecord& other, std::string* why) {
   const std::size_t common = common_calls(record.calls, other.calls);
   const auto same_kind = [](const RecordedStorage& a, const RecordedStorage& b) {
@@ -144,6 +182,10 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
       return common < of.calls.size() ? name_of(of.calls[common].op) : std::string("the end");
     };
     *why = fmt::format("operator {}: {} and {}", common, name(record), name(other));
+    if (common < record.calls.size() && common < other.calls.size() &&
+        &record.calls[common].op.schema() == &other.calls[common].op.schema())
+      *why = fmt::format("operator {}: {} {}", common, name(record),
+                         difference_of(record.calls[common], other.calls[common]));
   }
   return false;
 }

@@ -59,6 +59,7 @@ constexpr std::uint32_t kMostTold = 4;  // steps whose spills are reported
 // next one is kept whole before others are. After so many steps in turn of which none was known
 // steps are recorded more seldom.
 constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
+constexpr std::string_view kNoneAlike = "no two steps were the same yet: ";
 // Steps after which the program is told that no two were the same.
 constexpr std::size_t kToldUnlike = 16;
 
@@ -472,7 +473,7 @@ class StepProgram::State {
     std::string why;
     if (!candidates_.empty() && !same_calls(candidates_.back(), record, &why) &&
         stats_.scheduled == 0)
-      stats_.last_divergence = fmt::format("no two steps were the same yet: {}", why);
+      stats_.last_divergence = fmt::format("{}{}", kNoneAlike, why);
     if (hashes_.size() == kMaxHashes) hashes_.clear();
     record.came_before = !hashes_.insert(hash_of(record)).second;
     unlike_ = record.came_before ? 0 : unlike_ + 1;
@@ -504,6 +505,7 @@ class StepProgram::State {
       return;
     }
     unlike_ = 0;
+    if (stats_.last_divergence.starts_with(kNoneAlike)) stats_.last_divergence.clear();
     // One that set no generator knows too little of steps that do.
     programs_.remove_if([&](const Scheduled& one) {
       const std::vector<Call>& calls = one.program.calls;
