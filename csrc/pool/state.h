@@ -77,7 +77,8 @@ struct Pool::State {
   bool prove_holes(const LaneHoles* mine) noexcept;
   bool disown_until(LaneHoles& holes, std::uint32_t epoch) noexcept;
   // Holes of streams of somebody else's, which may be gone, become nobody's by a synchronisation,
-  // where there are many bytes of them. Returns whether any did.
+  // where there are many bytes of them. Returns whether any did. O(lanes, and holes of such
+  // streams).
   bool prove_foreign_holes(const LaneHoles& mine) noexcept;
   // The device is done with all work: all holes are nobody's.
   void disown_all() noexcept;
