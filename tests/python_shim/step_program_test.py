@@ -464,7 +464,7 @@ print(*(round(one, 2) for one in shares))
             ("cuda", "64", "early", 0.95),
             ("cuda", "64", "late", 0.95),
             ("cuda", "64,48", "early", 0.95),
-            ("cpu", "64", "early", 0.85),
+            ("cpu", "64", "early", 0.95),
         ):
             with self.subTest(device=device, lengths=lengths, zeroed=zeroed):
                 shares = [float(one) for one in self.python(program, device, lengths, zeroed).split()]

@@ -58,9 +58,8 @@ class OneFailure final : public c10::Allocator {
   OneFailure& operator=(const OneFailure&) = delete;
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    // Not the state of the generator, which is copied around a schedule, and no number that an
-    // operator in place makes a tensor of: what that has written nobody knows.
-    const bool counts = bytes > sizeof(double) && bytes != state_bytes_ && left_ > 0;
+    // Not a number that an operator in place makes a tensor of: what that has written nobody knows.
+    const bool counts = bytes > sizeof(double) && left_ > 0;
     const bool fails = counts && --left_ == 0;
     TORCH_CHECK_WITH(OutOfMemoryError, !fails, "no memory left");
     return inner_->allocate(bytes);
@@ -75,7 +74,6 @@ class OneFailure final : public c10::Allocator {
 
  private:
   c10::Allocator* inner_;
-  const std::size_t state_bytes_ = at::detail::getDefaultCPUGenerator().get_state().nbytes();
   std::atomic<int> left_ = 0;
 };
 

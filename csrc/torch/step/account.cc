@@ -1,13 +1,10 @@
 #include "csrc/torch/step/account.h"
 
 #include "csrc/torch/step/buffers.h"
-#include "csrc/torch/step/generators.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -16,18 +13,6 @@
 namespace berth::torch::step {
 
 namespace {
-
-// Of the CPU's generator. Looked at once: a state takes room, which would count as a step's where
-// it is planned again at its end.
-Bytes bytes_of_state() {
-  static std::atomic<Bytes> known{0};
-  Bytes bytes = known.load(std::memory_order_relaxed);
-  if (bytes == 0) {
-    bytes = state_of(at::detail::getDefaultCPUGenerator()).size();
-    known.store(bytes, std::memory_order_relaxed);
-  }
-  return bytes;
-}
 
 // Counts memory as long as somebody holds it, and writes down what is asked of the allocator of one
 // device, where one is given. Outlives its shares.
@@ -168,7 +153,6 @@ class Account {
     for (; next_ < instructions_.list.size(); ++next_) step(instructions_.list[next_]);
     for (StorageNumber one = 0; one < buffers_.storages(); ++one)
       if (buffers_.holder(one) != kNoBuffer && needed(one)) copy_in(buffers_.holder(one));
-    note_state();
     memory_.peak = memory_.resident + ledger_.most();
     return memory_;
   }
@@ -246,7 +230,6 @@ class Account {
       }
     }
     buffers_.drop_kept([&](StorageNumber one) { return program_.storages[one].gone > calls; });
-    note_state();
   }
   void numbers_of(const Call& call) {
     for (const Operand& one : call.operands)
@@ -255,12 +238,6 @@ class Account {
         come(one.storage);
   }
   void come(StorageNumber number) { bind(number, make(number, program_.storages[number].bytes)); }
-  // The generator's state is looked at before and after operators are run.
-  void note_state() {
-    const auto drawn = std::any_of(program_.calls.begin(), program_.calls.begin() + body_,
-                                   [](const Call& call) { return call.random; });
-    if (drawn && !program_.sets_generators) ledger_.pass(state_);
-  }
   [[nodiscard]] bool needed(StorageNumber storage) const {
     const RecordedStorage& one = program_.storages[storage];
     return !one.of_body() && one.maker < body_ && one.gone > body_;
@@ -269,7 +246,6 @@ class Account {
   void run_through(std::uint32_t call) {
     body_at(call);
     while (!ran_[call]) step(instructions_.list.at(next_++));
-    note_state();
   }
 
   void step(const Instruction& instruction) {
@@ -374,9 +350,6 @@ class Account {
       ledger_.pass(call.workspace);
     }
     const bool over = instruction.storage != kNoStorage && !keep(instruction);
-    // What it draws from is looked at, or set for the time of the call.
-    const bool sets = call.random && (again || program_.sets_generators);
-    if (sets || (call.random && instruction.again_later)) ledger_.pass(state_);
     Bytes beside = 0;  // what the kernel holds, and goes with it
     if (again)
       for (const std::uint32_t operand : call.aside)
@@ -405,7 +378,7 @@ class Account {
                                           : call.alternatives[instruction.alternative].workspace,
                                       *ledger_.device()));
     }
-    ledger_.pass(std::max(beside, sets ? state_ : 0));
+    ledger_.pass(beside);
     for (auto& [buffer, memory] : made) buffers_[buffer] = std::move(memory);
     buffers_.note_made(instruction);
   }
@@ -414,7 +387,6 @@ class Account {
   const Instructions& instructions_;
   Ledger ledger_;  // of what is beside what is resident
   StepMemory memory_;
-  const Bytes state_ = bytes_of_state();
   std::size_t next_ = 0;    // instruction
   std::uint32_t body_ = 0;  // calls that the body has made
   Buffers<Ledger::Share> buffers_;

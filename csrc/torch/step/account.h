@@ -20,7 +20,7 @@ struct StepMemory {
 [[nodiscard]] StepMemory memory_of(const Program& program, const Instructions& instructions);
 
 // What that executor and the body ask of the allocator of one device, in order, as far as records
-// tell: kernels ask as they did then. States of generators and copies of residents are left out.
+// tell: kernels ask as they did then. Copies of residents are left out.
 [[nodiscard]] StepRequests requests_of(const Program& program, const Instructions& instructions,
                                        c10::Device device);
 

@@ -2,7 +2,6 @@
 
 #include "csrc/core/check.h"
 #include "csrc/torch/step/algorithms.h"
-#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/spill_parts.h"
@@ -58,17 +57,17 @@ class Executor::Below {
 // While it stands, the generator of these arguments has that state; then again what it had.
 class Executor::Drawing {
  public:
-  Drawing(at::Generator generator, const std::string& state)
-      : generator_(std::move(generator)), before_(state_of(generator_)) {
-    set_state(generator_, state);
+  Drawing(at::Generator generator, const GeneratorState& state)
+      : generator_(std::move(generator)), before_(generator_) {
+    state.set(generator_);
   }
-  ~Drawing() { set_state(generator_, before_); }
+  ~Drawing() { before_.set(generator_); }
   Drawing(const Drawing&) = delete;
   Drawing& operator=(const Drawing&) = delete;
 
  private:
   at::Generator generator_;
-  std::string before_;
+  GeneratorState before_;
 };
 
 Executor::Executor(const Program& program, const Instructions& instructions,
@@ -141,7 +140,7 @@ void Executor::set_offset(std::uint32_t call, std::uint32_t operand, std::int64_
   if (offset != 0 || !offsets_[call].empty()) offsets_[call].emplace_back(operand, offset);
 }
 
-void Executor::set_generator_state(std::uint32_t call, std::string state) {
+void Executor::set_generator_state(std::uint32_t call, GeneratorState state) {
   generator_states_.insert_or_assign(call, std::move(state));
 }
 
@@ -286,7 +285,7 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     if (told != generator_states_.end())
       drawing.emplace(generator(), told->second);
     else if (instruction.again_later)
-      generator_states_.emplace(instruction.call, state_of(generator()));
+      generator_states_.emplace(instruction.call, GeneratorState(generator()));
   }
   below_->use_modes_of(call);
   for (const std::uint32_t written : call.writes)

@@ -2,6 +2,7 @@
 
 #include "csrc/core/follower.h"
 #include "csrc/torch/step/buffers.h"
+#include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/host_copies.h"
 #include "csrc/torch/step/instructions.h"
 
@@ -60,7 +61,7 @@ class Executor {
 
   // The state of the call's generator before it draws. Such a call leaves the generator as it found
   // it; one that is told none draws from the generator as it is.
-  void set_generator_state(std::uint32_t call, std::string state);
+  void set_generator_state(std::uint32_t call, GeneratorState state);
 
   // Runs what stands before the call and then the call itself: what it returns is in the stack.
   // `needed` says whether somebody still has a storage: it is not released then.
@@ -164,7 +165,7 @@ class Executor {
   // By call, where operands that move lie; none where all lie at 0.
   std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, std::int64_t>>> offsets_;
   // By call: those that were given, and those that calls had which run again.
-  std::unordered_map<std::uint32_t, std::string> generator_states_;
+  std::unordered_map<std::uint32_t, GeneratorState> generator_states_;
   std::optional<c10::Device> copied_from_;  // since the host has waited
   Below* below_ = nullptr;                  // while instructions are run
   struct ExpectedBytes {

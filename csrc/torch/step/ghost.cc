@@ -481,7 +481,7 @@ void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::Dispa
   // In a step of several streams the kernel itself runs when it is called.
   if (!program().sets_generators || program().several_streams) return;
   const auto given = last_of(stack, expected.arguments.size());
-  executor_->set_generator_state(next_, state_of(generator_of(given)));
+  executor_->set_generator_state(next_, GeneratorState(generator_of(given)));
   // The kernel itself moves it on, over memory that nobody has.
   c10::Stack scratch;
   std::size_t operand = 0;

@@ -70,8 +70,8 @@ void run_with_room(const c10::OperatorHandle& op, c10::Stack* stack,
   }
   const std::size_t below = stack->size() - op.schema().arguments().size();
   const c10::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
-  std::optional<std::string> drawn_from;
-  if (facts.random) drawn_from = state_of(generator_of(given));
+  std::optional<GeneratorState> drawn_from;
+  if (facts.random) drawn_from.emplace(generator_of(given));
   // How much it asked for is not told.
   Bytes bytes = kLeastRoom;
   for (const c10::IValue& value : given)
@@ -90,7 +90,7 @@ void run_with_room(const c10::OperatorHandle& op, c10::Stack* stack,
     }
     stack->resize(below);
     stack->insert(stack->end(), given.begin(), given.end());
-    if (drawn_from) set_state(generator_of(given), *drawn_from);
+    if (drawn_from) drawn_from->set(generator_of(given));
   }
 }
 
