@@ -99,9 +99,9 @@ void Allocator::State::fill_arena(bool marked) noexcept {
   const std::uint64_t hits = counters.hits + counters.hits_bucket;
   // mutant: pages-unasked
   if (std::exchange(filled_for, hits) == hits && !marked) return;
-  // Beyond that pages come with the blocks on them only.
-  const Bytes most = std::max(store.peak(), target(0));
-  (void)arena.fill(store.held() + arena.missing() <= most);
+  // Others come with the blocks on them: what no step uses any more stays away after trim().
+  // mutant: fill-grows
+  (void)arena.fill(false);
 }
 
 // What an earlier plan had and this one does not need goes where more is held than ever lived. What

@@ -239,8 +239,12 @@ class Arena : public PageLender {
   [[nodiscard]] Bytes spare_parts();
   // Gives back all pages on which nothing lives and no graph pins anything; those that a plan needs
   // come back with the next blocks on them. Where no pages are mapped all or nothing, and the plan
-  // goes with it. Waits for the device. Returns bytes given back.
-  Bytes give_back() noexcept;
+  // goes with it. Until the next plan what comes back has handles of up to `handle` bytes where the
+  // store's are smaller. Waits for the device. Returns bytes given back.
+  Bytes give_back(Bytes handle = 0) noexcept;
+  // For who does not lack memory: a program that empties its cache in each step makes a third of
+  // the calls. It is that of PyTorch's expandable segments.
+  static constexpr Bytes kReturningHandle = Bytes{20} << 20;
 
   // Whether it may have pages that only an earlier plan needed.
   [[nodiscard]] bool has_leftover() const noexcept { return leftover_; }

@@ -103,6 +103,7 @@ std::vector<ByteRange> ArenaMemory::pages_under(const std::vector<ByteRange>& us
 
 void ArenaMemory::plan(std::vector<ByteRange> pages) noexcept {
   needed_ = std::move(pages);
+  least_handle_ = 0;
   count_missing();
 }
 
@@ -257,8 +258,9 @@ void ArenaMemory::move_pages(ByteRange* pages, Bytes room, LaneKey lane, bool ot
 }
 
 bool ArenaMemory::commit(ByteRange pages) noexcept {
-  const Status status = device_.commit(base_ + pages.first * page(), pages.size() * page(),
-                                       Device::Residency::kResident, device_.handle_bytes());
+  const Status status =
+      device_.commit(base_ + pages.first * page(), pages.size() * page(),
+                     Device::Residency::kResident, std::max(device_.handle_bytes(), least_handle_));
   if (status.ok()) note_committed(pages);
   return status.ok();
 }

@@ -57,6 +57,9 @@ class ArenaMemory {
   [[nodiscard]] std::vector<ByteRange> pages_under(const std::vector<ByteRange>& used) const;
   // From here on these pages are what is needed. Requires that the range is large enough.
   void plan(std::vector<ByteRange> pages) noexcept;
+  // Until the next plan the device's pages come in handles of up to so many bytes where the store's
+  // are smaller.
+  void set_least_handle(Bytes bytes) noexcept { least_handle_ = bytes; }
   // No plan any more: what is there stays.
   void forget_plan() noexcept { plan({}); }
 
@@ -106,6 +109,7 @@ class ArenaMemory {
   const Bytes unit_;  // pages that come at one time
   std::byte* base_ = nullptr;
   Bytes range_bytes_ = 0;
+  Bytes least_handle_ = 0;
   PageBitmap pages_;  // that are committed
   Bytes committed_ = 0;
   Bytes pages_end_ = 0;            // behind the last page that ever was

@@ -194,7 +194,8 @@ Bytes Arena::needed(const PlanLookup& plan) const {
   return pages * device_.properties().page_bytes;
 }
 
-Bytes Arena::give_back() noexcept {
+Bytes Arena::give_back(Bytes handle) noexcept {
+  memory_.set_least_handle(handle);
   try {
     return give_back(memory_.stretches());
   } catch (const std::bad_alloc&) {

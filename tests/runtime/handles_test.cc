@@ -142,3 +142,30 @@ TEST_CASE("A handle is as large as the growth, and as is allowed", "[runtime][ha
   CHECK(handle_of(8 * kPage + 1) == 8 * kPage);
   CHECK(handle_of(kMaxBytes) == 4 * kMiB);
 }
+
+TEST_CASE("What comes back after a trim has large handles, until the next plan",
+          "[runtime][handles]") {
+  Run run(kPage);
+  const auto step = [&](Bytes size) {
+    std::vector<Run::Block> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(run.allocate(size));
+    const Bytes handle = run.device.handle_at(blocks.front().pointer).size();
+    for (Run::Block& block : blocks) run.free(block);
+    run.allocator->mark_step(0);
+    return handle;
+  };
+  for (int i = 0; i < 8; ++i) (void)step(8 * kMiB);
+  REQUIRE(run.allocator->stats().plans_learned == 1);
+  CHECK(step(8 * kMiB) == kPage);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(run.allocator->trim() != 0);
+    CHECK(run.device.committed() == 0);
+    CHECK(step(8 * kMiB) == 8 * kMiB);
+    CHECK(step(8 * kMiB) == 8 * kMiB);
+  }
+  CHECK(run.allocator->trim() != 0);
+  for (int i = 0; i < 16; ++i) (void)step(12 * kMiB);
+  REQUIRE(run.allocator->stats().plans_learned > 1);
+  CHECK(step(12 * kMiB) == kPage);
+  CHECK(run.device.violations().empty());
+}

@@ -451,6 +451,28 @@ TEST_CASE("All that nothing lives on goes back, plan or not", "[runtime][pages]"
   CHECK(served.allocator->stats().hits == hits + 16);
 }
 
+TEST_CASE("After a trim the pages come back that steps use, and no others", "[runtime][pages]") {
+  test::SimulatedDevice device;
+  Served served(device, side_by_side(64));
+  const auto step = [&](Bytes count) {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < count; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+    CHECK(served.allocator->is_valid() == "");
+  };
+  for (int i = 0; i < 3; ++i) step(64);
+  REQUIRE(served.allocator->stats().reserved >= 64 * kMiB);
+  CHECK(served.allocator->trim() != 0);
+  for (int i = 0; i < 20; ++i) step(8);
+  CHECK(served.allocator->stats().reserved <= 8 * kMiB);
+  for (int i = 0; i < 2; ++i) step(64);
+  const std::uint64_t hits = served.allocator->stats().hits;
+  step(64);
+  CHECK(served.allocator->stats().hits == hits + 64);
+  CHECK(device.violations().empty());
+}
+
 TEST_CASE("What a program makes before its first step lives beside the arena", "[runtime][pages]") {
   test::SimulatedDevice device;
   Served served(device, side_by_side(16));
@@ -469,6 +491,27 @@ TEST_CASE("What a program makes before its first step lives beside the arena", "
     served.allocator->mark_step(0);
     CHECK(served.allocator->stats().hits == hits + 16);
   }
+  CHECK(device.violations().empty());
+}
+
+TEST_CASE("A plan takes no pages of the pool before its first step", "[runtime][pages]") {
+  test::SimulatedDevice device({.handles = true});
+  Served served(device, side_by_side(8));
+  for (int step = 0; step < 2; ++step) {
+    std::vector<void*> blocks;
+    for (Bytes i = 0; i < 8; ++i) blocks.push_back(served.allocator->allocate(kMiB - i, 0));
+    for (void* const block : blocks) served.free(block);
+    served.allocator->mark_step(0);
+  }
+  REQUIRE(served.allocator->stats().hits >= 8);
+  // Pages that new weights can have.
+  served.free(served.allocator->allocate(32 * kMiB, 7));
+  served.allocator->load_plan(side_by_side(32));
+  const std::uint64_t moved = served.allocator->stats().pages_moved;
+  for (int i = 0; i < 40; ++i) served.free(served.allocator->allocate(64, 0));
+  CHECK(served.allocator->stats().pages_moved == moved);
+  served.allocator->mark_step(0);
+  CHECK(served.allocator->stats().pages_moved > moved);
   CHECK(device.violations().empty());
 }
 
