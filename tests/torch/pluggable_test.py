@@ -197,12 +197,19 @@ def graphs(library):
     else:
         raise AssertionError(f"nothing was learned: {berth.statistics()}")
     runtime.berth_standin_set_pace(support.RANDOM)
-    for _ in range(2):  # the second graph after the first one is gone
+    for emptied in (False, True, False):  # each graph after the one before is gone
         graph = torch.cuda.CUDAGraph()
         before = berth.statistics()["hits"]
-        with torch.cuda.graph(graph, stream=side):
-            captured, kept = step()
-        assert berth.statistics()["hits"] > before  # bytes of the plan are the graph's
+        if emptied:  # as torch.cuda.graph() does before it begins
+            with torch.cuda.graph(graph, stream=side):
+                captured, kept = step()
+        else:
+            torch.cuda.synchronize()
+            with torch.cuda.stream(side):
+                graph.capture_begin()
+                captured, kept = step()
+                graph.capture_end()
+            assert berth.statistics()["hits"] > before  # bytes of the plan are the graph's
         del kept
         for _ in range(5):
             with torch.cuda.stream(replays):
