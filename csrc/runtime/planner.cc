@@ -158,6 +158,7 @@ void Planner::plan(Job job) {
       turns_ = false;
     }
     // What marks say is so: what was guessed before only takes room in the plan.
+    // mutant: kinds-guessed
     if (!for_period && job.growth.empty() && std::exchange(guessed_, false)) kinds_ = StepKinds();
     if (for_period && (!step || !explains_most(*step, trace))) {
       const bool is_long = trace.entries.size() >= kLongRecord;

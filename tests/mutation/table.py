@@ -248,6 +248,7 @@ MUTANTS = (
 
     # --- Learning and planning in the background
     Mutant("learn-repeats", "learning", "a mark always says that the step repeats", Replace("const bool repeating = true;"), LEARNS),
+    Mutant("kinds-guessed", "kinds", "kinds that were guessed before the first mark stay in the plan", Drop(), KINDS),
     Mutant("kinds-known", "kinds", "steps that repeat are searched though the plan has them", Replace("const bool repeating = pattern != 0;"), KINDS),
     Mutant("kinds-parts", "kinds", "steps that are others in a row are known as wholes only", Replace("return;"), KINDS),
     Mutant("kinds-several", "kinds", "steps that are longer than all of the plan's are looked for only where they repeat", Drop(), KINDS),

@@ -37,6 +37,7 @@ class Served {
     return static_cast<double>(hits_) / static_cast<double>(requests_);
   }
   [[nodiscard]] Stats stats() const { return allocator_.stats(); }
+  [[nodiscard]] std::size_t sequences() const { return allocator_.plan().value().sequences.size(); }
   // The plan that is served begins anew, whatever step comes next.
   void begin_plan_anew() { allocator_.load_plan(allocator_.plan().value()); }
 
@@ -254,6 +255,8 @@ TEST_CASE("What looked like steps before the first mark has no room in the plan"
   // Only a long record is searched for steps where marks may yet come.
   CHECK((marked.stats().plans_learned > 1) == (layer_count == 100));
   CHECK(marked.stats().arena_bound == marked_at_the_start.stats().arena_bound);
+  CHECK(marked.sequences() == 1);
+  CHECK(marked_at_the_start.sequences() == 1);
   // How near to the bound a search comes depends on how much of the processor it has.
   CHECK(marked.stats().arena <= marked.stats().arena_bound + marked.stats().arena_bound / 50);
 }
