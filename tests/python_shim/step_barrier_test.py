@@ -138,6 +138,31 @@ say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack
             6,
         )
 
+    def test_small_arrays_make_no_barriers(self):
+        self.check(
+            """
+def observations():
+    rng = np.random.default_rng(0)
+    net = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 1))
+    optimizer, reward = torch.optim.AdamW(net.parameters()), np.zeros(8, np.float32)
+    def body(k):
+        optimizer.zero_grad()
+        x = torch.as_tensor(rng.standard_normal((8, 64)).astype(np.float32))
+        reward[:] = k
+        y = net(x).squeeze(1) * torch.from_numpy(reward)
+        reward[:] = 100
+        loss = y.square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss, *net.parameters()
+    return body
+for options in ({}, {"memory_budget": "60%"}, {"second_thread": True}):
+    same, stats = as_eager(observations, steps=9, **options)
+    print(same, stats.scheduled >= 4 and stats.barriers == 0, "" if same and stats.barriers == 0 else stats)
+""",
+            3,
+        )
+
     def test_what_is_set_and_drawn_is_as_at_the_call(self):
         self.check(
             """
