@@ -138,6 +138,51 @@ say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack
             6,
         )
 
+    def test_a_generator_gets_a_state_that_an_operator_made(self):
+        self.check(
+            """
+def states():
+    own, fixed = torch.Generator().manual_seed(3), torch.get_rng_state()
+    def body(k):
+        before, of_own = torch.get_rng_state().clone(), own.get_state().clone()
+        a, b = torch.rand(4), torch.rand(4, generator=own)
+        torch.set_rng_state(before)
+        own.set_state(of_own)
+        c, d = torch.rand(4), torch.rand(4, generator=own)
+        torch.set_rng_state(fixed.clone())
+        return a, b, c, d, torch.rand(4)
+    return body
+say(states)
+""",
+            1,
+        )
+
+    def test_operators_are_checked_within_a_step(self):
+        self.check(
+            """
+@torch.library.custom_op("barrier::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor: return x * 2
+double.register_fake(torch.empty_like)
+double.register_autograd(lambda context, gradient: gradient * 2)
+def checking():
+    net = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def body(k):
+        optimizer.zero_grad()
+        x = torch.randn(3, 4)
+        y = double(net(x))
+        y.sum().backward()
+        optimizer.step()
+        taken = {1: x.detach(), 4: x.detach(), 5: y.detach(), 6: x.clone().requires_grad_()}.get(k)
+        if taken is not None:
+            assert set(torch.library.opcheck(torch.ops.barrier.double.default, (taken,)).values()) == {"SUCCESS"}
+        return y, *net.parameters()
+    return body
+say(checking)
+""",
+            1,
+        )
+
     def test_small_arrays_make_no_barriers(self):
         self.check(
             """

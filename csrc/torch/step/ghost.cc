@@ -216,7 +216,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   const OperatorFacts& facts = facts_of(op);
   if (barrier_ != nullptr || how != Passes::kNot || facts.wraps) {
     lock.unlock();
-    how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
+    how == Passes::kForOthers ? run_in_python(op, keys, stack) : run_kernel_told(op, keys, stack);
     return;
   }
   const bool profiled = is_profiled();

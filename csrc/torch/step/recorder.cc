@@ -380,7 +380,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const Passes how = passes(last_of(*stack, arguments));
   if (within || how != Passes::kNot || facts.wraps) {
     lock.unlock();
-    how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
+    how == Passes::kForOthers ? run_in_python(op, keys, stack) : run_kernel_told(op, keys, stack);
     return;
   }
   const auto given = [&] { return last_of(*stack, arguments); };
