@@ -445,9 +445,23 @@ def _state(method: _Method) -> _Method:
     @functools.wraps(method)
     def read(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
         _say("read_generators")
-        return method(self, *args, **kwargs)
+        state = method(self, *args, **kwargs)
+        if isinstance(state, torch.Tensor):
+            state._berth_state = True  # type: ignore[attr-defined]
+        return state
 
     return read
+
+
+def _set_state(method: _Method) -> _Method:
+    @functools.wraps(method)
+    def set_state(self: torch.Generator, new_state: torch.Tensor) -> Any:
+        # As the generator gave it no operator has made it, or written it.
+        if isinstance(new_state, torch.Tensor) and (new_state._version > 0 or not hasattr(new_state, "_berth_state")):
+            _tell(new_state, "read_bytes")
+        return method(self, new_state)
+
+    return set_state
 
 
 _MOST_OBJECTS = 1 << 20  # of a loader, that are looked at
@@ -632,6 +646,9 @@ class Watch:
                 if method := torch.Generator.__dict__.get(name):
                     _functions.append((_generators, name, method))
                     setattr(_generators, name, _state(method))
+            method = torch.Generator.__dict__["set_state"]
+            _functions.append((_generators, "set_state", method))
+            setattr(_generators, "set_state", _set_state(method))
             for name, telling in _WATCHED.items():
                 _before[name] = torch.Tensor.__dict__.get(name)
                 setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name)))

@@ -488,6 +488,8 @@ MUTANTS = (
     Mutant("barrier-resized", "barrier", "a storage of another size is the one that it was", Drop(), BARRIERS),
     Mutant("barrier-resized-foreign", "barrier", "nobody has a storage any more once it has another size", Drop(), BARRIERS),
     Mutant("barrier-pending", "barrier", "what was put off does not count as written where a call runs with the body", Drop(), BARRIERS),
+    Mutant("barrier-copied", "barrier", "small foreign bytes are read when the schedule runs", Swap("of == number", "of == number && !copy.defined()"), BARRIERS),
+    Mutant("barrier-copied-written", "barrier", "a call writes a copy of foreign bytes", Swap("shares || written ||", "shares ||"), BARRIERS),
     Mutant("barrier-wrote", "barrier", "what a barrier writes beside its arguments does not belong to it", Swap("describe_wrote(call, wrote);", "", 2), BARRIERS),
     Mutant("barrier-modes", "barrier", "a call under other modes is the program's", Swap("!expected.modes->are_now()", "false"), BARRIERS),
     Mutant("barrier-modes-set", "barrier", "a call that is put off runs under the modes of then", Swap("modes_.use(*call.modes", "static_cast<void>(modes_"), BARRIERS),

@@ -427,6 +427,22 @@ said(back=back)
 """
 )
 
+# Six tensors lie apart, on all pages that there are, and one operator takes them all: 15 MiB with its result.
+APART = (
+    PROGRAM
+    + """
+program = program_of(engine="eager")
+parts, between = [], []
+with program.step():
+    for n in range(6):
+        parts.append(torch.ones(5 << 16, device=device))
+        between.append(torch.ones(5 << 16, device=device))
+    del between
+    whole = torch.cat(parts)
+said(whole=whole.numel(), spilled=program.stats().spilled_out)
+"""
+)
+
 # Weights of 16 MiB that the first step reads last, if at all.
 MADE_BEFORE = (
     PROGRAM
@@ -659,6 +675,12 @@ class Spills(ProgramCase):
         back = self.answer(IN_TURN, "cpu", (8 << 20) + (256 << 10), 1 << 30, "")["back"]
         self.assertGreaterEqual(back[0], 4)
         self.assertLessEqual(max(back[2:]), 6, back)
+
+    def test_what_an_operator_takes_comes_to_lie_side_by_side(self):
+        found = self.answer(APART, "cuda", 16 << 20, 1 << 30, "")
+        self.assertEqual(found["whole"], 6 * (5 << 16))
+        self.assertLessEqual(found["peak"], 16 << 20)
+        self.assertEqual(found["spilled"], 6 * (5 << 18))
 
     def test_weights_that_were_there_before(self):
         found = self.answer(MADE_BEFORE, "cpu", 22 << 20, 1 << 30, "")

@@ -138,6 +138,76 @@ say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack
             6,
         )
 
+    def test_a_generator_gets_a_state_that_an_operator_made(self):
+        self.check(
+            """
+def states():
+    own, fixed = torch.Generator().manual_seed(3), torch.get_rng_state()
+    def body(k):
+        before, of_own = torch.get_rng_state().clone(), own.get_state().clone()
+        a, b = torch.rand(4), torch.rand(4, generator=own)
+        torch.set_rng_state(before)
+        own.set_state(of_own)
+        c, d = torch.rand(4), torch.rand(4, generator=own)
+        torch.set_rng_state(fixed.clone())
+        return a, b, c, d, torch.rand(4)
+    return body
+say(states)
+""",
+            1,
+        )
+
+    def test_operators_are_checked_within_a_step(self):
+        self.check(
+            """
+@torch.library.custom_op("barrier::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor: return x * 2
+double.register_fake(torch.empty_like)
+double.register_autograd(lambda context, gradient: gradient * 2)
+def checking():
+    net = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def body(k):
+        optimizer.zero_grad()
+        x = torch.randn(3, 4)
+        y = double(net(x))
+        y.sum().backward()
+        optimizer.step()
+        taken = {1: x.detach(), 4: x.detach(), 5: y.detach(), 6: x.clone().requires_grad_()}.get(k)
+        if taken is not None:
+            assert set(torch.library.opcheck(torch.ops.barrier.double.default, (taken,)).values()) == {"SUCCESS"}
+        return y, *net.parameters()
+    return body
+say(checking)
+""",
+            1,
+        )
+
+    def test_small_arrays_make_no_barriers(self):
+        self.check(
+            """
+def observations():
+    rng = np.random.default_rng(0)
+    net = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 1))
+    optimizer, reward = torch.optim.AdamW(net.parameters()), np.zeros(8, np.float32)
+    def body(k):
+        optimizer.zero_grad()
+        x = torch.as_tensor(rng.standard_normal((8, 64)).astype(np.float32))
+        reward[:] = k
+        y = net(x).squeeze(1) * torch.from_numpy(reward)
+        reward[:] = 100
+        loss = y.square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss, *net.parameters()
+    return body
+for options in ({}, {"memory_budget": "60%"}, {"second_thread": True}):
+    same, stats = as_eager(observations, steps=9, **options)
+    print(same, stats.scheduled >= 4 and stats.barriers == 0, "" if same and stats.barriers == 0 else stats)
+""",
+            3,
+        )
+
     def test_what_is_set_and_drawn_is_as_at_the_call(self):
         self.check(
             """

@@ -337,6 +337,15 @@ TEST_CASE("Without a backward part what runs once is no reason that nothing fits
   REQUIRE(tight.verdict.recomputed > 0);
 }
 
+TEST_CASE("Where time was over before a budget was met the reason says so", "[joint]") {
+  const Graph step = chain(60, 1 << 20, 1000);
+  StepOptions options = with(least_budget(step).bytes);
+  options.time_limit_seconds = 1e-9;
+  const StepResult found = plan_step(step, options);
+  REQUIRE_FALSE(found.schedule);
+  REQUIRE(found.why_not.find("before the search's time was over") != std::string::npos);
+}
+
 TEST_CASE("Changes of residents come late in any order, and no bytes depend on it", "[joint]") {
   std::mt19937 random(3);
   int moved = 0;

@@ -364,6 +364,29 @@ TEST_CASE("Bytes that libtorch did not allocate are read when the operator is ca
     });
     CHECK(stats.scheduled > 2);
   }
+  // 64 KiB are copied when the operator is called, more are read by a barrier.
+  for (const std::int64_t floats : {100, 1 << 14, (1 << 14) + 1}) {
+    DYNAMIC_SECTION("as they are then: " << floats) {
+      const auto stats = as_eager([floats] {
+        auto buffer = std::make_shared<std::vector<float>>(3 * floats);
+        return [buffer, floats, w = torch::ones({floats})](int step) {
+          const auto fill = [&](int with) {
+            std::fill(buffer->begin(), buffer->end(), static_cast<float>(with));
+          };
+          const Tensor all = torch::from_blob(buffer->data(), {3 * floats});
+          Tensor mine = w.mul(3);
+          fill(step + 1);
+          mine = mine + all.narrow(0, step % 3, floats);
+          fill(step + 2);
+          mine = torch::stack({mine, all.narrow(0, 2 * floats, floats)}).sum(0);
+          fill(0);
+          return mine;
+        };
+      });
+      CHECK(stats.scheduled > 2);
+      REQUIRE(stats.barriers == (floats <= 1 << 14 ? 0 : 1));
+    }
+  }
 }
 
 TEST_CASE("A pointer that nobody told of is found where bytes are looked at", "[step][barrier]") {

@@ -1,4 +1,5 @@
 // A step program trains to the bits that the step as written trains to, whatever the step does.
+#include "csrc/torch/step/operator_facts.h"
 #include "tests/catch.h"
 #include "tests/torch/step_subjects.h"
 
@@ -435,6 +436,15 @@ Tensor hidden(const Tensor& x) {
 
 TORCH_LIBRARY(berth_test, library) { library.def("hidden(Tensor x) -> Tensor"); }
 TORCH_LIBRARY_IMPL(berth_test, CPU, library) { library.impl("hidden", hidden); }
+
+TEST_CASE("An LSTM's backward part on a GPU writes what the forward part kept for it",
+          "[step][hidden]") {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_cudnn_rnn_backward", "");
+  const auto& arguments = op.schema().arguments();
+  const auto& facts = berth::torch::step::facts_of(op);
+  for (std::size_t n = 0; n < arguments.size(); ++n)
+    CHECK(facts.writes[n] == (arguments[n].name() == "reserve"));
+}
 
 TEST_CASE("What is written without being said is found where bytes are looked at",
           "[step][hidden]") {

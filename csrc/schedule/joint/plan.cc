@@ -105,9 +105,13 @@ class JointPlanning {
     if (!result_.schedule && result_.base_peak <= options_.budget) offer(kept(first_), "order");
     if (!result_.schedule)
       result_.why_not = fmt::format(
-          "nothing was found within {}: in the best order {} are needed at once, nothing "
+          "nothing was found within {}{}: in the best order {} are needed at once, nothing "
           "recomputed",
-          format_bytes(options_.budget), format_bytes(*result_.order_peak));
+          format_bytes(options_.budget),
+          cut_short_ || watch_.left() <= 0
+              ? fmt::format(" before the search's time was over, after {:.1f} s", watch_.seconds())
+              : "",
+          format_bytes(*result_.order_peak));
     return finish();
   }
 
@@ -243,8 +247,14 @@ class JointPlanning {
         start != nullptr ? retention_of(graph_, stages, *start) : started(stages, share);
     auto how = searching<RetentionOptions>(share);
     how.given = std::move(given);
-    const RetentionResult found = plan_retention(stages.problem, how);
+    const RetentionResult found = search(stages, how);
     if (found.plan) take(to_schedule(graph_, stages, *found.plan), "retain");
+  }
+
+  RetentionResult search(const StageGraph& stages, const RetentionOptions& how) {
+    RetentionResult found = plan_retention(stages.problem, how);
+    cut_short_ |= found.seconds > how.time_limit_seconds;
+    return found;
   }
 
   // What makes again and copies nothing.
@@ -268,7 +278,7 @@ class JointPlanning {
       auto how = searching<RetentionOptions>(left() * kFirst / (kBudgets - k + 1));
       how.given = std::move(start);
       start = how.given;
-      RetentionResult found = plan_retention(stages.problem, how);
+      RetentionResult found = search(stages, how);
       if (!found.plan) continue;
       if (k == kBudgets) take(to_schedule(graph_, stages, *found.plan), "retain");
       start = std::move(found.plan);
@@ -386,8 +396,7 @@ class JointPlanning {
       const Bytes most = host_room(stages.problem, *options_.rates);
       add_host_room(stages.problem, most / kHostRooms * static_cast<Bytes>(k), *options_.rates);
       const double share = 1.0 / (kHostRooms - k + 1);
-      const RetentionResult found =
-          plan_retention(stages.problem, searching<RetentionOptions>(share / 2));
+      const RetentionResult found = search(stages, searching<RetentionOptions>(share / 2));
       if (found.plan) copy(to_schedule(graph_, stages, *found.plan), share / (2 - share));
     }
   }
@@ -422,6 +431,7 @@ class JointPlanning {
   std::uint64_t retained_ns_ = 0;
   Operators retained_order_;
   double retained_part_ = kBehind.front();
+  bool cut_short_ = false;  // whether a search ended by its time
   StepResult result_;
 };
 

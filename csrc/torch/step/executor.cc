@@ -70,6 +70,15 @@ class Executor::Drawing {
   GeneratorState before_;
 };
 
+namespace {
+
+bool copies_any(const Program& program) {
+  return std::any_of(program.calls.begin(), program.calls.end(),
+                     [](const Call& call) { return !call.copied.empty(); });
+}
+
+}  // namespace
+
 Executor::Executor(const Program& program, const Instructions& instructions,
                    std::pmr::memory_resource* memory, KernelTimes* times)
     : program_(program),
@@ -78,7 +87,8 @@ Executor::Executor(const Program& program, const Instructions& instructions,
       buffers_(program, instructions, memory),
       ran_(program.calls.size(), memory),
       values_(program.calls.size(), memory),
-      offsets_(program.calls.size(), memory) {
+      offsets_(program.calls.size(), memory),
+      taken_(copies_any(program) ? program.calls.size() : 0, memory) {
   if (times_ != nullptr) times_->begin_step();
   for (const StorageNumber one : instructions.begin_on_host)
     if (const c10::Storage there = resident(one)) copies_.begin_without(there);
@@ -95,6 +105,9 @@ void Executor::take_over(Executor& other) {
             values_.begin());
   std::move(other.offsets_.begin(), other.offsets_.begin() + static_cast<std::ptrdiff_t>(calls),
             offsets_.begin());
+  const std::size_t copying = std::min(taken_.size(), other.taken_.size());
+  std::move(other.taken_.begin(), other.taken_.begin() + static_cast<std::ptrdiff_t>(copying),
+            taken_.begin());
   // Those that calls left which run again they leave again.
   if (program_.sets_generators) generator_states_ = std::move(other.generator_states_);
 }
@@ -140,6 +153,10 @@ void Executor::set_offset(std::uint32_t call, std::uint32_t operand, std::int64_
   if (offset != 0 || !offsets_[call].empty()) offsets_[call].emplace_back(operand, offset);
 }
 
+void Executor::set_copy(std::uint32_t call, std::uint32_t operand, at::Tensor copy) {
+  taken_[call].emplace_back(operand, std::move(copy));
+}
+
 void Executor::set_generator_state(std::uint32_t call, GeneratorState state) {
   generator_states_.insert_or_assign(call, std::move(state));
 }
@@ -165,6 +182,11 @@ void Executor::check_bytes(const Instruction& instruction) const {
 at::Tensor Executor::tensor(std::uint32_t call, std::uint32_t number, BufferNumber buffer) const {
   const Operand& operand = program_.calls[call].operands[number];
   if (operand.storage == kNoStorage) return {};
+  if (!taken_.empty()) [[unlikely]]
+    for (const auto& [of, copy] : taken_[call]) {
+      // mutant: barrier-copied
+      if (of == number) return copy;
+    }
   const c10::Storage& storage = buffers_[buffer];
   BERTH_ASSERT(storage, "buffer {} of storage {} is not there", buffer, operand.storage);
   at::Tensor made = make_tensor(storage, operand, plain_keys(storage.device()));

@@ -55,6 +55,9 @@ class Executor {
   // Where an operand that moves lies in its storage in this step, in elements.
   void set_offset(std::uint32_t call, std::uint32_t operand, std::int64_t offset);
 
+  // What an operand is to be taken from, whose storage others may write.
+  void set_copy(std::uint32_t call, std::uint32_t operand, at::Tensor copy);
+
   // What the bytes of an operand from outside are hashed to where the call is checked: it throws
   // where they are others when it runs.
   void expect_bytes(std::uint32_t call, std::uint32_t operand, std::uint64_t hash);
@@ -164,6 +167,8 @@ class Executor {
   std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, c10::IValue>>> values_;
   // By call, where operands that move lie; none where all lie at 0.
   std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, std::int64_t>>> offsets_;
+  // By call, what was given in place of operands; none where the program copies nothing.
+  std::pmr::vector<std::pmr::vector<std::pair<std::uint32_t, at::Tensor>>> taken_;
   // By call: those that were given, and those that calls had which run again.
   std::unordered_map<std::uint32_t, GeneratorState> generator_states_;
   std::optional<c10::Device> copied_from_;  // since the host has waited

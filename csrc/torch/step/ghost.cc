@@ -216,7 +216,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   const OperatorFacts& facts = facts_of(op);
   if (barrier_ != nullptr || how != Passes::kNot || facts.wraps) {
     lock.unlock();
-    how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
+    how == Passes::kForOthers ? run_in_python(op, keys, stack) : run_kernel_told(op, keys, stack);
     return;
   }
   const bool profiled = is_profiled();
@@ -305,6 +305,7 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   }
   const Call& expected = program().calls[next_];
   if (looks_at_bytes_) expect_bytes(expected);
+  if (!expected.copied.empty()) copy_foreign(expected, given);
   if (expected.by_body || expected.barrier) {
     run_with_body(lock, op, keys, stack);
     return;
@@ -353,6 +354,17 @@ void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& st
   diverge(fmt::format("{} is called on another thread", name_of(op)));
 }
 
+void Ghost::copy_foreign(const Call& expected, c10::ArrayRef<c10::IValue> arguments) {
+  std::uint32_t operand = 0;
+  for (std::size_t n = 0; n < arguments.size(); ++n)
+    if (const Form form = expected.arguments[n].form; form != Form::kValue)
+      for_each_tensor(arguments[n], form, [&](const at::Tensor& tensor) {
+        if (std::count(expected.copied.begin(), expected.copied.end(), operand) > 0)
+          executor_->set_copy(next_, operand, copy_of(tensor, expected.operands[operand]));
+        ++operand;
+      });
+}
+
 void Ghost::expect_bytes(const Call& expected) {
   const auto is_written = [&](StorageNumber storage) {
     return std::any_of(
@@ -365,7 +377,8 @@ void Ghost::expect_bytes(const Call& expected) {
   for (std::uint32_t n = 0; n < expected.operands.size(); ++n) {
     const StorageNumber one = expected.operands[n].storage;
     if (one == kNoStorage || program().storages[one].maker != RecordedStorage::kFromOutside ||
-        !program().storages[one].device.is_cpu() || is_written(one))
+        !program().storages[one].device.is_cpu() || is_written(one) ||
+        std::count(expected.copied.begin(), expected.copied.end(), n) > 0)
       continue;
     if (const auto storage = storages_[one].lock(); storage != nullptr)
       executor_->expect_bytes(next_, n, hash_of_bytes(*storage));

@@ -104,6 +104,8 @@ class Ghost final : public OperatorListener {
   // Whether the results are those of the program's call; notes their storages then.
   bool take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
                     c10::ArrayRef<c10::IValue> results);
+  // Has the executor take the small foreign bytes that the call takes as they are now.
+  void copy_foreign(const Call& expected, c10::ArrayRef<c10::IValue> arguments);
   // Has the executor compare the bytes that the call takes from outside.
   void expect_bytes(const Call& expected);
   // Gives the body's storage with this number the bytes that the schedule has there; whether it has

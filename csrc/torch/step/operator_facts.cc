@@ -27,6 +27,8 @@ struct HiddenWrite {
   std::string_view name, argument;
 };
 constexpr std::array kHiddenWrites = {
+    HiddenWrite{"aten::_cudnn_rnn_backward", "reserve"},
+    HiddenWrite{"aten::miopen_rnn_backward", "reserve"},
     HiddenWrite{"aten::mkldnn_rnn_layer_backward", "workspace"},
 };
 
@@ -156,7 +158,8 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   for (const HiddenWrite& known : kHiddenWrites)
     for (std::size_t n = 0; name == known.name && n < arguments; ++n)
       // mutant: step-hidden-rnn
-      if (schema.arguments()[n].name() == known.argument) facts.writes[n] = true;
+      if (schema.arguments()[n].name() == known.argument)
+        facts.writes[n] = facts.hides_writes = true;
 
   facts.view = is_view_by_schema(op);
   facts.random = op.hasTag(at::Tag::nondeterministic_seeded) &&

@@ -24,6 +24,7 @@ struct OperatorFacts {
   bool allocates = false;     // makes room and writes nothing into it
   bool fills = false;         // what it writes it does not read before
   std::vector<bool> writes;   // by argument: what its schema says, and what it hides
+  bool hides_writes = false;  // of bytes, of which its schema says nothing
   std::vector<bool> scalars;  // by argument: a number that does not decide about shapes
   // By argument: state that no result depends on where the argument `training` is true. kAlways:
   // there is no such argument.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "csrc/torch/step/record.h"
+
+#include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
 
 #include <cstdint>
@@ -11,6 +14,12 @@ namespace berth::torch::step {
 // allocator did not give it (from_numpy, frombuffer, DLPack, shared memory, mapped files), or that
 // NumPy has an array of. One without bytes is not.
 [[nodiscard]] bool is_foreign(c10::StorageImpl& storage);
+
+// Bytes from the operand's first element in memory to its last one.
+[[nodiscard]] Bytes span_of(const Operand& operand);
+// The tensor, which is that operand on the CPU, with a copy of its bytes. It has its strides, and
+// an address that is as aligned up to 64 bytes, since kernels may go by either.
+[[nodiscard]] at::Tensor copy_of(const at::Tensor& tensor, Operand operand);
 
 // Where the storages lie that a step takes from outside, to find two over the same addresses:
 // libtorch's allocators give none out twice, so one of them is foreign. Storages are held weakly:

@@ -125,6 +125,9 @@ struct Call {
   // State that no result depends on, as batch norm's running statistics in training: a second run
   // may take something instead that nobody else has.
   std::vector<std::uint32_t> aside;
+  // Operands of small foreign storages, in order: it takes the bytes that they had when it was
+  // called.
+  std::vector<std::uint32_t> copied;
   // Operands whose version counters its kernel moves on, beside what is done above the tap, and how
   // far: lists in place do.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> versions;

@@ -17,6 +17,13 @@
 
 namespace berth::torch::step {
 
+namespace {
+
+// Of foreign bytes that a step copies when it is called.
+constexpr Bytes kMostOfOneCopy = 64 << 10, kMostOfCopies = 1 << 20;
+
+}  // namespace
+
 std::string name_of(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   return name.overload_name.empty() ? name.name : name.name + '.' + name.overload_name;
@@ -46,6 +53,8 @@ Recorder::Recorder(const Program& program, std::size_t calls,
     numbers_.emplace(storage.identity, number);
     alive_.push_back(number);
   }
+  for (const Call& call : record_.calls)
+    for (const std::uint32_t one : call.copied) copied_ += span_of(call.operands[one]);
   // All that was called has run; what the body asked to have stays its own.
   for (const Call& call : record_.calls)
     if (facts_of(call.op).shows_bytes && call.barrier)
@@ -194,7 +203,33 @@ void Recorder::decide(Call& call) {
   call.checked = !call.host_read && may_fail(call, on_host);
   if (!foreign || call.host_read) return;
   call.by_body = !of_step;
-  call.barrier = call.host_read = of_step;
+  if (of_step && !copy_foreign(call)) call.barrier = call.host_read = true;
+}
+
+bool Recorder::copy_foreign(Call& call) {
+  std::vector<std::uint32_t> copied;
+  Bytes bytes = copied_;
+  std::uint32_t operand = 0;
+  for (std::size_t n = 0; n < call.arguments.size(); ++n) {
+    const bool shares = call.op.schema().arguments()[n].alias_info() != nullptr;
+    for (const std::uint32_t end = operand + call.arguments[n].tensors; operand < end; ++operand) {
+      const Operand& one = call.operands[operand];
+      if (one.storage == kNoStorage || foreign_[one.storage] == 0) continue;
+      const RecordedStorage& storage = record_.storages[one.storage];
+      const bool written = std::count(call.writes.begin(), call.writes.end(), operand) > 0;
+      // mutant: barrier-copied-written
+      if (shares || written || pending_[one.storage] != 0 || !storage.of_body() ||
+          !storage.device.is_cpu())
+        return false;
+      const Bytes span = span_of(one);
+      bytes += span;
+      if (span > kMostOfOneCopy || bytes > kMostOfCopies) return false;
+      copied.push_back(operand);
+    }
+  }
+  call.copied = std::move(copied);
+  copied_ = bytes;
+  return true;
 }
 
 void Recorder::describe_wrote(Call& call, const std::vector<StorageNumber>& wrote) const {
@@ -345,7 +380,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const Passes how = passes(last_of(*stack, arguments));
   if (within || how != Passes::kNot || facts.wraps) {
     lock.unlock();
-    how == Passes::kForOthers ? run_in_python(op, stack) : run_kernel_told(op, keys, stack);
+    how == Passes::kForOthers ? run_in_python(op, keys, stack) : run_kernel_told(op, keys, stack);
     return;
   }
   const auto given = [&] { return last_of(*stack, arguments); };
@@ -452,6 +487,15 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (facts.resizes) forget_size(call);
   const auto results = last_of(*stack, stack->size() - below);
   describe_results(call, results, operands);
+  // A result may share the bytes of an argument without its schema saying so.
+  for (const ResultTensor& made : call.result_tensors)
+    for (const std::uint32_t one : call.copied)
+      call.barrier |=
+          made.argument == ResultTensor::kNew && made.operand.storage == call.operands[one].storage;
+  if (call.barrier) {
+    call.host_read = true;
+    call.copied.clear();
+  }
   if (hidden_)
     if (const std::string why = hidden_->after(call, taken, results); !why.empty()) refuse(op, why);
   add(std::move(call));

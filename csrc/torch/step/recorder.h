@@ -69,6 +69,8 @@ class Recorder final : public OperatorListener {
   void forget_size(const Call& call);
   // Decides when the call may run, by what it takes.
   void decide(Call& call);
+  // Whether the call, which takes foreign bytes, may run later with copies of them: notes which.
+  bool copy_foreign(Call& call);
   // An operator is called inside of a barrier.
   void note_within(const c10::OperatorHandle& op, const c10::Stack& stack);
   // Adds the call, which has run.
@@ -97,6 +99,7 @@ class Recorder final : public OperatorListener {
   // By storage: whether others may use its bytes, from outside or since the body asked for them,
   // and whether a call has written it that runs later than it was called.
   std::vector<std::uint8_t> foreign_, pending_;
+  Bytes copied_ = 0;  // of foreign storages
   Aside aside_;
   // While a barrier runs: what its operators write.
   std::vector<StorageNumber>* wrote_ = nullptr;

@@ -94,6 +94,70 @@ void run_with_room(const c10::OperatorHandle& op, c10::Stack* stack,
   }
 }
 
+namespace {
+
+// Bytes that a kernel writes though nothing says so, as they were before.
+class HiddenCopies {
+ public:
+  HiddenCopies(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> given) {
+    const OperatorFacts& facts = facts_of(op);
+    for (std::size_t n = 0; n < given.size(); ++n)
+      if (facts.writes[n])
+        for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
+          if (!tensor.defined()) return;
+          const c10::Storage& storage = tensor.storage();
+          const at::Tensor here = all_bytes(storage);
+          copies_.emplace_back(storage, Spills::copy_to_host(here));
+        });
+  }
+  void put_back() const {
+    for (const auto& [storage, copy] : copies_) Spills::copy_from_host(copy, all_bytes(storage));
+  }
+
+ private:
+  std::vector<std::pair<c10::Storage, at::Tensor>> copies_;
+};
+
+}  // namespace
+
+void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
+                      const std::function<void(c10::Stack* part)>& run) {
+  const OperatorFacts& facts = facts_of(op);
+  const std::size_t below = stack->size() - op.schema().arguments().size();
+  const c10::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
+  const bool inner = Spills::Use::any();
+  const bool writes = std::count(facts.writes.begin(), facts.writes.end(), true) > 0;
+  // What is called inside of it may have had effects.
+  const bool composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  const bool may_run_again = !facts.opaque && !composite && (!writes || facts.hides_writes);
+  std::optional<GeneratorState> drawn_from;
+  std::optional<HiddenCopies> before;
+  for (bool again = false;; again = true) {
+    bool begun = false;
+    try {
+      Spills::Use use(op, *stack);
+      if (again) {
+        if (before) before->put_back();
+      } else if ((facts.hides_writes || facts.random) && Spills::get().figures().host > 0) {
+        if (facts.hides_writes) before.emplace(op, given);
+        if (facts.random) drawn_from.emplace(generator_of(given));
+      }
+      begun = true;
+      run_with_room(op, stack, run);
+      use.note_results(op, *stack);
+      return;
+    } catch (const c10::OutOfMemoryError&) {
+      const bool may = may_run_again && (!writes || before) && (!facts.random || drawn_from);
+      if (again || inner || (begun && !may)) throw;
+      RoomMaker& maker = Spills::get();
+      if (!maker.make_room(device_where_it_works(given), kMaxBytes)) throw;
+    }
+    stack->resize(below);
+    stack->insert(stack->end(), given.begin(), given.end());
+    if (drawn_from) drawn_from->set(generator_of(given));
+  }
+}
+
 bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
                   const std::function<void(c10::Stack* part)>& run) {
   const OperatorFacts& facts = facts_of(op);
@@ -133,9 +197,7 @@ bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
     c10::Stack part;
     for (std::size_t n = 0; n < arguments; ++n)
       part.push_back(is_cut(n) ? cut(given[n], first, end) : given[n]);
-    Spills::Use use(op, part);
-    run_with_room(op, &part, run);
-    use.note_results(op, part);
+    run_side_by_side(op, &part, run);
     for (std::size_t n = 0; n < results; ++n) {
       const c10::List<c10::IValue> some = part[part.size() - results + n].toList();
       if (first == 0) made.emplace_back(some.elementType());

@@ -22,6 +22,13 @@ bool run_in_parts(const c10::OperatorHandle& op, c10::Stack* stack,
 void run_with_room(const c10::OperatorHandle& op, c10::Stack* stack,
                    const std::function<void(c10::Stack* part)>& run);
 
+// Runs a call with the bytes of all that it takes there. Where there is no room for that, or for
+// the call itself, between the blocks of what it takes, all tensors leave, what it takes comes back
+// side by side, and the call runs once more. A call that has begun does so only if it writes
+// nothing that it takes, or what can be written again: a copy is made of what it writes unseen.
+void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
+                      const std::function<void(c10::Stack* part)>& run);
+
 // Runs a call with the bytes of all that it takes there, in parts where it can be. `run` gets a
 // stack with arguments and leaves the results there.
 template <typename Run>
@@ -31,9 +38,7 @@ void run_with_bytes(const c10::OperatorHandle& op, c10::Stack* stack, const Run&
     return;
   }
   if (run_in_parts(op, stack, run)) return;
-  Spills::Use use(op, *stack);
-  run_with_room(op, stack, run);
-  use.note_results(op, *stack);
+  run_side_by_side(op, stack, run);
 }
 
 }  // namespace berth::torch::step

@@ -260,6 +260,8 @@ namespace {
 thread_local Spills::Use* innermost = nullptr;  // of an operator, on this thread
 }  // namespace
 
+bool Spills::Use::any() noexcept { return innermost != nullptr; }
+
 void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool stays) {
   outer_ = std::exchange(innermost, this);
   stands_ = true;
@@ -618,6 +620,20 @@ bool Spills::fetch(c10::StorageImpl& storage, const std::optional<c10::Stream>& 
     return false;
   }
   return true;
+}
+
+at::Tensor Spills::copy_to_host(const at::Tensor& bytes) {
+  const Plain plain;
+  at::Tensor copy =
+      at::empty({bytes.numel()},
+                at::TensorOptions().dtype(at::kByte).pinned_memory(!bytes.device().is_cpu()));
+  copy.copy_(bytes, /*non_blocking=*/true);
+  return copy;
+}
+
+void Spills::copy_from_host(const at::Tensor& copy, at::Tensor bytes) {
+  const Plain plain;
+  bytes.copy_(copy, /*non_blocking=*/true);
 }
 
 c10::Storage Spills::find(const c10::StorageImpl* address) const {

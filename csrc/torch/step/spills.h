@@ -92,6 +92,8 @@ class Spills final : public RoomMaker {
     }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
+    // Whether an operator runs on this thread.
+    [[nodiscard]] static bool any() noexcept;
     // The call has run: its results, the last ones of `stack`, may leave from now on.
     void note_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
       if (on()) [[unlikely]]
@@ -138,6 +140,9 @@ class Spills final : public RoomMaker {
   // Brings it back. Where there is no room it comes when an operator takes it. Returns whether it
   // is on its way.
   bool fetch(c10::StorageImpl& storage, const std::optional<c10::Stream>& by);
+  // A copy on the host of bytes that are there, for a while, and back: by the current stream.
+  [[nodiscard]] static at::Tensor copy_to_host(const at::Tensor& bytes);
+  static void copy_from_host(const at::Tensor& copy, at::Tensor bytes);
   // The storage with that address, if it is known and alive.
   [[nodiscard]] c10::Storage find(const c10::StorageImpl* address) const;
   // Whether the storage's bytes are on the host.

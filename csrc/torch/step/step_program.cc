@@ -136,7 +136,7 @@ class BetweenSteps final : public OperatorListener {
     const OperatorFacts& facts = facts_of(op);
     if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
     if (how == Passes::kForOthers)
-      run_in_python(op, stack);
+      run_in_python(op, keys, stack);
     else
       run_kernel_told(op, keys, stack);
   }

@@ -26,7 +26,7 @@ class SubclassKernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
     if (c10::impl::tls_is_dispatch_key_included(kTapKey) && Tap::listener() != nullptr &&
         passes(last_of(*stack, op.schema().arguments().size())) == Passes::kForOthers)
-      run_in_python(op, stack);
+      run_in_python(op, keys.remove(kCompositeKey), stack);
     else
       former_.callBoxed(op, keys, stack);
   }

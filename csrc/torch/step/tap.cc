@@ -57,6 +57,8 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
 
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
+  // Who calls a kernel of one key, as libtorch's dispatcher in Python does, gives all keys.
+  keys = keys.remove(kCompositeKey);
   if (carries_key(*stack, op.schema().arguments().size())) [[unlikely]] {
     run_with_bytes(op, stack, [&](c10::Stack* part) {
       if (former)
@@ -72,7 +74,7 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
   if (facts.compares && stack->back().toTensor().has_storage()) [[unlikely]]
     compared = stack->back().toTensor().storage();
   if (facts.view && listener != nullptr && goes_to_mode(op)) [[unlikely]]
-    run_in_python(op, stack);
+    run_in_python(op, keys, stack);
   else if (facts.view)
     op.redispatchBoxed(below(keys), stack);
   else if (listener == nullptr) [[unlikely]]
@@ -114,13 +116,17 @@ void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c1
   }
   // What a mode calls is seen.
   if (goes_to_mode(op)) [[unlikely]] {
-    run_in_python(op, stack);
+    run_in_python(op, keys, stack);
     return;
   }
   run_with_bytes(op, stack, [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); });
 }
 
-void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack) {
+void run_in_python(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  if (keys.has(kCompositeKey)) {
+    op.redispatchBoxed(below(keys), stack);
+    return;
+  }
   // As libtorch's own fallback for Python does, which hides from our keys what is called there.
   constexpr c10::DispatchKeySet kPython(c10::DispatchKey::Python);
   constexpr c10::DispatchKeySet kAbovePython =

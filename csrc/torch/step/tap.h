@@ -31,8 +31,8 @@ class OperatorListener {
 // functions the operands have their bytes, and keep them meanwhile (see spills.h).
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 // Lets Python dispatch a call whose tensors are subclasses in Python. The listener receives the
-// operators inside.
-void run_in_python(const c10::OperatorHandle& op, c10::Stack* stack);
+// operators inside. A composite call goes there by libtorch's own way, which Python relies on.
+void run_in_python(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 // Runs the kernel. The listener receives the operators inside.
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
