@@ -77,7 +77,7 @@ Arena::Outcome Arena::hand_out_planned(LaneKey key, PlanLookup::SlotIndex slot, 
     const ByteRange bytes{entry.offset, entry.offset + size};
     const ByteRange all = lookup_->cell_bytes(entry.cell);
     // mutant: pages-ensured
-    if (!ensure(bytes, key, all)) return Outcome::missed(Served::kMissBusy);
+    if (!ensure(bytes, key, all, true)) return Outcome::missed(Served::kMissBusy);
     // mutant: pages-partly
     all_there = memory_.has(all);
   }
@@ -111,7 +111,7 @@ Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, By
     return Outcome::missed(Served::kMissBusy);
   // mutant: bucket-x
   if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);
-  if (!memory_.ready() && !ensure(bytes, lane.key, bytes))
+  if (!memory_.ready() && !ensure(bytes, lane.key, bytes, true))
     return Outcome::missed(Served::kMissBusy);
   occupancy_.reserve(occupancy_.cells().size() + 1);  // every cell may still come off schedule
   // mutant: bucket-scheduled
@@ -159,10 +159,10 @@ bool Arena::may_have(const Lane& lane, const PlanLookup::Entry& entry) {
 }
 
 // The pages under bytes that the lane may have, and as far as they lie free those around them.
-bool Arena::ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept {
+bool Arena::ensure(ByteRange bytes, LaneKey key, ByteRange around, bool planned) noexcept {
   // mutant: s13-pages
   if (events_.captured()) return false;  // what moves is ordered by events
-  const ArenaMemory::Brought brought = memory_.ensure(bytes, around, key);
+  const ArenaMemory::Brought brought = memory_.ensure(bytes, around, key, planned);
   guard_moved(brought, key);
   recount();
   return brought.all;
@@ -213,7 +213,8 @@ void Arena::leave_schedule(Lane& lane) {
 
 bool Arena::may_borrow(const Lane& lane, ByteRange bytes) noexcept {
   // mutant: guards-lent
-  return guards_.wait(lane.key, bytes, Guards::Binds::kShared) && ensure(bytes, lane.key, bytes);
+  return guards_.wait(lane.key, bytes, Guards::Binds::kShared) &&
+         ensure(bytes, lane.key, bytes, false);
 }
 
 Arena::Outcome Arena::lend_spare(std::initializer_list<Spare> spares, Bytes requested, LaneKey key,

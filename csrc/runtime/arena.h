@@ -361,7 +361,7 @@ class Arena : public PageLender {
   void forget_spared() noexcept { spared_known_ = 0; }
   Outcome hand_out_lent(LaneKey key, ByteRange bytes, Bytes requested, std::uint64_t id);
   [[nodiscard]] bool order_after_lanes(LaneKey key, ByteRange bytes) noexcept;
-  [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key, ByteRange around) noexcept;
+  [[nodiscard]] bool ensure(ByteRange bytes, LaneKey key, ByteRange around, bool planned) noexcept;
   void memory_changed() noexcept;
   void guard_moved(const ArenaMemory::Brought& brought, LaneKey key) noexcept;
   [[nodiscard]] std::vector<ByteRange> bytes_in_use() const;

@@ -175,7 +175,8 @@ void ArenaMemory::note_committed(ByteRange pages) noexcept {
 
 // --- Pages that come ----------------------------------------------------------------------------
 
-ArenaMemory::Brought ArenaMemory::ensure(ByteRange bytes, ByteRange around, LaneKey lane) noexcept {
+ArenaMemory::Brought ArenaMemory::ensure(ByteRange bytes, ByteRange around, LaneKey lane,
+                                         bool planned) noexcept {
   Brought brought;
   const ByteRange wanted = page_numbers(bytes);
   const ByteRange pages = whole_units(page_numbers(around));
@@ -183,7 +184,11 @@ ArenaMemory::Brought ArenaMemory::ensure(ByteRange bytes, ByteRange around, Lane
   const auto may_grow = [&](Bytes count) {
     return source_ == nullptr || source_->may_grow(count * page(), bytes.size());
   };
-  bring(wanted, lane, true, may_grow, &brought);
+  const auto may_come = [&](Bytes count) {
+    // mutant: pages-planned
+    return planned || may_grow(count);
+  };
+  bring(wanted, lane, true, may_come, &brought);
   if (!brought.all || pages == wanted) return brought;
   bring(pages, lane, false, may_grow, &brought);
   brought.all = true;

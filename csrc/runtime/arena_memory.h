@@ -67,9 +67,11 @@ class ArenaMemory {
     bool all = true;       // false: the device or the limit refuses
     ByteRange moved = {};  // pages that came from the source lie in these bytes
   };
-  // The pages under these bytes, for work on `lane`; the device's only where the source may grow.
-  // Those around them come along where they lie free, or the device has them.
-  [[nodiscard]] Brought ensure(ByteRange bytes, ByteRange around, LaneKey lane) noexcept;
+  // The pages under these bytes, for work on `lane`; the device's only where the source may grow,
+  // or the bytes are `planned`, which come in each step. Those around them come along where they
+  // lie free, or the source may grow.
+  [[nodiscard]] Brought ensure(ByteRange bytes, ByteRange around, LaneKey lane,
+                               bool planned) noexcept;
   // All that the plan needs. Where `may_grow` is false only what the source has.
   [[nodiscard]] Brought fill(LaneKey lane, bool may_grow) noexcept;
   // Gives back the range, in which nothing may live. Returns bytes of memory. The device must be

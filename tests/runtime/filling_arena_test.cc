@@ -23,6 +23,16 @@ Plan wide_plan() {
       {{0, kPage, 1}, {kPage, 2 * kPage, 2}, {3 * kPage, kPage / 2, 1}, {4 * kPage, kPage, 1}})});
 }
 
+// Has no pages, and would rather have the device asked for none.
+struct Thrifty final : PageSource {
+  std::size_t move_pages(void*, std::size_t, std::size_t, LaneKey, bool) noexcept override {
+    return 0;
+  }
+  Bytes trim() noexcept override { return 0; }
+  bool may_grow(Bytes, Bytes) noexcept override { return false; }
+  bool let_go_of(ByteRange) noexcept override { return true; }
+};
+
 }  // namespace
 
 TEST_CASE("Pages come with the first blocks on them", "[arena][filling]") {
@@ -52,6 +62,26 @@ TEST_CASE("Pages come with the first blocks on them", "[arena][filling]") {
   CHECK(arena.allocate(kPage / 2, 0, 3).served == Served::kHit);
   CHECK(arena.allocate(kPage, 0, 4).served == Served::kHit);
   CHECK(device.driver_calls() == calls);
+}
+
+TEST_CASE("What each step needs comes also where memory should not grow, and no more",
+          "[arena][filling]") {
+  auto device = make_device();
+  Thrifty source;
+  test::LoneArena arena(device, 64, &source);
+  // The second slot is larger, at the same place.
+  REQUIRE(arena
+              .activate(look(plan_of({sequence_of({{0, kPage, 1}, {0, 2 * kPage, 1}})})),
+                        Arena::Pages::kAsUsed)
+              .ok());
+  arena.mark(0);
+  const Arena::Outcome first = arena.allocate(kPage, 0, 1);
+  CHECK(first.served == Served::kHit);
+  CHECK(device.committed() == kPage);
+  (void)arena.free(first.pointer);
+  CHECK(arena.allocate(2 * kPage, 0, 2).served == Served::kHit);
+  CHECK(device.committed() == 2 * kPage);
+  CHECK(arena.is_valid() == "");
 }
 
 TEST_CASE("A page that cannot be had is a miss and is asked for again", "[arena][filling]") {

@@ -7,8 +7,8 @@ namespace berth::test {
 
 // An arena that waits for lanes by itself, without an allocator around it.
 struct LoneArena : private LoneEvents, public Arena {
-  explicit LoneArena(Device& device, Bytes alignment = 64)
-      : LoneEvents(device), Arena(device, events, alignment) {}
+  explicit LoneArena(Device& device, Bytes alignment = 64, PageSource* source = nullptr)
+      : LoneEvents(device), Arena(device, events, alignment, source) {}
 };
 
 }  // namespace berth::test
