@@ -105,6 +105,8 @@ struct Allocator::State {
   Bytes trim() noexcept;
   // The pages that the arena still needs, as far as that raises no peak.
   void fill_arena(bool marked) noexcept;
+  // Whether the limit, or where the device refused, is hardly above what lived at most.
+  [[nodiscard]] bool is_near_limit() const noexcept;
   void drop_leftover() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
   // Where no pages are mapped, idle segments of the pool go back for the arena of a plan, unless

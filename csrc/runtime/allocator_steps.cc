@@ -18,6 +18,9 @@ namespace {
 constexpr unsigned kMostLooks = 6;
 // The step that ends when others are expected has its mark still to come.
 constexpr unsigned kForetoldMarks = 2;
+// Where no pages are mapped and the limit is less than an eighth above what lives, a range for a
+// plan is one more that nothing else can use a part of.
+constexpr Bytes kNearLimit = 8;
 
 }  // namespace
 
@@ -122,10 +125,18 @@ bool Allocator::State::has_room(const PlanLookup& plan) noexcept {
          free + arena.committed() + pool.reserved() - pool.stats().live >= arena.needed(plan);
 }
 
+bool Allocator::State::is_near_limit() const noexcept {
+  const Bytes room = store.room();
+  return room != kMaxBytes &&
+         store.held() + room < counters.live_peak + counters.live_peak / kNearLimit;
+}
+
 Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noexcept {
   using Room = Learning::Options::Room;
   if (device.properties().maps_pages) return Room::kMade;
   const Bytes more = arena.growth_for(plan);
+  // mutant: plain-near-limit
+  if (is_near_limit()) return Room::kNone;
   if (more == 0) return Room::kMade;
   // The former range goes before the new one comes.
   const auto held = [&] { return store.held() - arena.committed() + more; };

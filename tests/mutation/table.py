@@ -287,6 +287,7 @@ MUTANTS = (
     Mutant("plain-rest", "plain", "a large block leaves a rest that no large block could use", Swap("hole->size - size > kMostSmall", "true"), SEGMENTS),
     Mutant("plain-lanes", "plain", "in segments a lane takes holes that another left", Swap("!maps ||", ""), SEGMENTS),
     Mutant("plain-fresh", "plain", "the rest of a new segment is any lane's", Swap("maps &&", ""), SEGMENTS),
+    Mutant("plain-near-limit", "plain", "a plan has a range beside segments that are nearly all in use", Drop(), PLAIN),
     Mutant("plain-judged", "plain", "a plan serves that holds more than the pool did", Drop(), PLAIN),
     Mutant("plain-idle", "plain", "idle segments stay beside the arena", Drop(), PLAIN),
     Mutant("plain-idle-only", "plain", "a segment in which a block lives counts as idle", Swap("if (chunk == nullptr)", ""), PLAIN),

@@ -193,3 +193,18 @@ TEST_CASE("In segments learning holds what the pool alone holds, on random progr
   }
   REQUIRE(ratios / kPrograms <= 1.01);
 }
+
+TEST_CASE("In segments that are nearly all in use learning runs out no more often than the pool",
+          "[plain][property]") {
+  const test::DeviceKind& segments = test::kDeviceKinds[2];
+  int learning = 0, alone = 0;
+  constexpr int kPrograms = 100;
+  for (std::uint64_t seed = 1; seed <= kPrograms; ++seed) {
+    const test::RandomProgram program = test::repeating_program(seed, 60, segments.alignment);
+    const Bytes limit = test::limit_of(program, segments, 0.1);
+    learning += test::run_limited(program, segments, limit).failed_at ? 1 : 0;
+    alone += test::run_limited(program, segments, limit, Mode::kOff).failed_at ? 1 : 0;
+  }
+  CHECK(learning <= alone);
+  CHECK(alone < kPrograms);
+}
