@@ -1,5 +1,9 @@
 #include "csrc/torch/cuda/segments.h"
 
+#include "csrc/core/bytes.h"
+#include "csrc/facts/rounding.h"
+
+#include <algorithm>
 #include <utility>
 
 namespace berth::torch {
@@ -25,14 +29,19 @@ void add_segments(const PrivatePool& pool, int device, const StreamLanes& lanes,
       block.allocated = piece.kind == Kind::kLive;
       block.active = piece.kind != Kind::kHole;
       block.requested_size = reports.asked_locked(piece.pointer, piece.requested);
+      // A block in a segment may have a rest behind it that is too small to split off. It is not
+      // counted as allocated, as the statistics do not.
+      const Bytes counted = pool.maps_pages()
+                                ? piece.size
+                                : std::min(piece.size, align_up(piece.requested, facts::kCudaUnit));
       if (block.active) {
         block.context_when_allocated = reports.context_locked(piece.pointer);
-        segment.active_size += piece.size;
+        segment.active_size += counted;
         segment.requested_size += block.requested_size;
         // Of the streams whose blocks lie in it the first.
         if (!std::exchange(named, true)) segment.stream = lanes.stream_of(piece.lane);
       }
-      if (block.allocated) segment.allocated_size += piece.size;
+      if (block.allocated) segment.allocated_size += counted;
       segment.blocks.push_back(std::move(block));
     }
     segments->push_back(std::move(segment));
