@@ -107,6 +107,8 @@ struct Allocator::State {
   void fill_arena(bool marked) noexcept;
   // Whether the limit, or where the device refused, is hardly above what lived at most.
   [[nodiscard]] bool is_near_limit() const noexcept;
+  // Whether there is room for twice what lived at most.
+  [[nodiscard]] bool is_ample() noexcept;
   void drop_leftover() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
   // Where no pages are mapped, idle segments of the pool go back for the arena of a plan, unless

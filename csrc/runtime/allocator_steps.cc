@@ -131,6 +131,12 @@ bool Allocator::State::is_near_limit() const noexcept {
          store.held() + room < counters.live_peak + counters.live_peak / kNearLimit;
 }
 
+bool Allocator::State::is_ample() noexcept {
+  Bytes free = 0;
+  // mutant: trim-ample
+  return store.free_bytes(&free).ok() && store.held() + free >= 2 * counters.live_peak;
+}
+
 Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noexcept {
   using Room = Learning::Options::Room;
   if (device.properties().maps_pages) return Room::kMade;

@@ -278,6 +278,7 @@ MUTANTS = (
     Mutant("pages-rest", "pages", "an unknown step takes whole pages of the arena", Replace("return nullptr;"), MOVING),
     Mutant("fill-grows", "pages", "an arena takes all its pages back after a trim", Replace("(void)arena.fill(true);"), PAGES_SHARED),
     Mutant("trim-handles", "handles", "what comes back after a trim comes by pages", Replace("const Bytes given = arena.give_back();"), HANDLES),
+    Mutant("trim-ample", "handles", "near a limit what comes back after a trim has large handles", Replace("return store.free_bytes(&free).ok();"), HANDLES),
     Mutant("pages-planned", "pages", "a planned block has no page where memory should not grow", Swap("planned ||", "(false && planned) ||"), (*ARENA, *PAGES_SHARED)),
     Mutant("pages-unasked", "pages", "an arena whose lanes are over takes its missing pages", Replace("if (hits == ~std::uint64_t{0} && !marked) return;"), PAGES_SHARED),
     Mutant("pages-single", "pages", "where memory is out growths come and go, not pages", Replace("const bool smaller = false;"), PAGES_SHARED),

@@ -8,6 +8,7 @@
 
 #include <berth/error.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -141,6 +142,39 @@ TEST_CASE("A handle is as large as the growth, and as is allowed", "[runtime][ha
   CHECK(handle_of(0) == kPage);
   CHECK(handle_of(8 * kPage + 1) == 8 * kPage);
   CHECK(handle_of(kMaxBytes) == 4 * kMiB);
+}
+
+TEST_CASE("Under a limit what comes back after a trim may go in parts", "[runtime][handles]") {
+  Run run(kPage, 28 * kMiB);
+  const auto begin = [&] {
+    Run::Block large = run.allocate(24 * kMiB);
+    run.free(large);
+  };
+  const auto step = [&] {
+    begin();
+    Run::Block blocks[3];
+    for (Run::Block& block : blocks) block = run.allocate(8 * kMiB);
+    for (Run::Block& block : blocks) run.free(block);
+    run.allocator->mark_step(0);
+  };
+  for (int i = 0; i < 8; ++i) step();
+  REQUIRE(run.allocator->stats().plans_learned == 1);
+  REQUIRE(run.allocator->trim() != 0);
+  step();
+  // What lies at both sides of a planned block serves one that no plan has.
+  begin();
+  std::vector<Run::Block> planned;
+  for (int i = 0; i < 3; ++i) planned.push_back(run.allocate(8 * kMiB));
+  std::sort(planned.begin(), planned.end(), [](const Run::Block& one, const Run::Block& other) {
+    return one.pointer < other.pointer;
+  });
+  run.free(planned.front());
+  run.free(planned.back());
+  Run::Block other = run.allocate(18 * kMiB);
+  CHECK(other.pointer != nullptr);
+  run.free(other);
+  run.free(planned[1]);
+  CHECK(run.device.violations().empty());
 }
 
 TEST_CASE("What comes back after a trim has large handles, until the next plan",
