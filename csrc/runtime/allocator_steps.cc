@@ -18,9 +18,9 @@ namespace {
 constexpr unsigned kMostLooks = 6;
 // The step that ends when others are expected has its mark still to come.
 constexpr unsigned kForetoldMarks = 2;
-// Where no pages are mapped and the limit is less than an eighth above what lives, a range for a
-// plan is one more that nothing else can use a part of.
-constexpr Bytes kNearLimit = 8;
+// Where no pages are mapped and the limit is less than a third above what lives, a range for a plan
+// is one more that nothing else can use a part of.
+constexpr Bytes kNearLimit = 3;
 
 }  // namespace
 
