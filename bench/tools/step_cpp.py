@@ -28,6 +28,8 @@ STATS = (
     "schedule_ns",
     "step_ns",
     "offloaded_bytes",
+    "barriers",
+    "barrier_operators",
 )
 
 
