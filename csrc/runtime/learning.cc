@@ -238,6 +238,7 @@ bool Learning::serve_beside_pool(const std::shared_ptr<const PlanLookup>& plan, 
   const std::shared_ptr<const PlanLookup> former = std::exchange(refused_.former, nullptr);
   const Room room = options_.make_room(*plan);
   if (room == Room::kMade) return serve(plan, notes);
+  ++counters_.plans_declined;
   note_refused(plan);
   if (former) {
     // mutant: plain-former
@@ -272,7 +273,6 @@ void Learning::plan_given() noexcept {
 }
 
 void Learning::note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept {
-  ++counters_.plan_failures;
   if (refused_.plan != plan) {
     refused_ = {.plan = plan};
     // Other steps may have another arena.

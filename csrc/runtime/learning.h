@@ -91,6 +91,7 @@ class Learning {
   template <class Reason>
   void refused(const std::shared_ptr<const PlanLookup>& plan, const Reason& reason,
                Notes& notes) noexcept {
+    ++counters_.plan_failures;
     note_refused(plan);
     if (std::exchange(said_refused_, true)) return;
     notes.add("arena-memory", [&] {

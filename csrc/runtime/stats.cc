@@ -59,6 +59,7 @@ std::string Stats::to_json() const {
       {"plans_learned", plans_learned},
       {"plans_found", plans_found},
       {"plan_failures", plan_failures},
+      {"plans_declined", plans_declined},
       {"late_frees", late_frees},
       {"misuses", misuses},
       {"device_errors", device_errors},
@@ -101,9 +102,11 @@ std::string Stats::to_line() const {
   const double share =
       requests == 0 ? 0
                     : 100 * static_cast<double>(hits + hits_bucket) / static_cast<double>(requests);
-  const std::string in_arena = arena == 0 ? "no plan"
-                                          : fmt::format("arena {} / bound {}", format_bytes(arena),
-                                                        format_bytes(arena_bound));
+  const std::string in_arena =
+      arena != 0
+          ? fmt::format("arena {} / bound {}", format_bytes(arena), format_bytes(arena_bound))
+      : plans_declined != 0 ? "no plan, since one would hold more than the pool"
+                            : "no plan";
   return fmt::format(
       "{} steps, {} requests: {} hits ({:.1f} %{}), {} misses ({} size, {} busy, {} lane), {} "
       "lent, "

@@ -52,8 +52,10 @@ struct Stats {
   std::uint64_t plans_learned = 0;  // switches to a plan learned in place
   std::uint64_t plans_found = 0;    // switches to a plan found in a folder
   std::uint64_t plan_failures = 0;  // plans dropped (planner or arena failed)
-  std::uint64_t late_frees = 0;     // planned blocks freed after their planned lifetime
-  std::uint64_t misuses = 0;        // unknown pointers, double frees
+  // Times that a plan would have held more than the pool does, where no pages are mapped.
+  std::uint64_t plans_declined = 0;
+  std::uint64_t late_frees = 0;  // planned blocks freed after their planned lifetime
+  std::uint64_t misuses = 0;     // unknown pointers, double frees
   std::uint64_t device_errors = 0;
   std::uint64_t driver_calls = 0;
   // How berth allocates a GPU's memory, and which parts of the driver's virtual memory failed;

@@ -74,6 +74,9 @@ class Stats:
     plans_found: int
     """Plans found in a folder of plans."""
     plan_failures: int
+    """Plans dropped since the planner or the arena failed."""
+    plans_declined: int
+    """Times that a plan would have held more than the pool does, where no pages are mapped."""
     late_frees: int
     """Planned blocks that were freed after their planned lifetime."""
     misuses: int

@@ -167,6 +167,9 @@ TEST_CASE("A run without a plan says why there is none", "[cli][show]") {
   REQUIRE_THAT(shown(stats), Contains("no two steps in a row were alike"));
   stats.plan_searches = 3;
   REQUIRE_THAT(shown(stats), Contains("no step was found that repeats"));
+  stats.plans_declined = 1;
+  REQUIRE_THAT(shown(stats), Contains("would have held more than the pool does"));
+  REQUIRE_THAT(stats.to_line(), Contains("no plan, since one would hold more than the pool"));
   stats.plan_failures = 1;
   REQUIRE_THAT(shown(stats), Contains("its arena could not be had"));
 }

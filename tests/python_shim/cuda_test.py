@@ -119,6 +119,9 @@ def step():
     optimizer.step()
     optimizer.zero_grad()
     addresses.append(seen)
+step()
+once = torch.empty(16 << 20, device="cuda")  # on plain memory a plan may hold as much as was held
+del once
 for _ in range(10):
     step()
 if sys.argv[1] == "learn":

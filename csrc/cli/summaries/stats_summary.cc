@@ -187,6 +187,9 @@ std::vector<std::string> StatsSummary::advice() const {
         count("plan_failures") != 0
             ? "No plan served: one was made and its arena could not be had. Give it more memory "
               "(BERTH_MEMORY_LIMIT), or see the warning arena-memory."
+        : count("plans_declined") != 0
+            ? "No plan served: on plain memory its arena would have held more than the pool does. "
+              "Use BERTH_MEMORY=virtual where the driver has virtual memory."
         : count("plan_searches") != 0
             ? "No plan served: the run was searched and no step was found that repeats. Mark steps "
               "where a round of the loop ends, and keep shapes to a few."
