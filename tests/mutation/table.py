@@ -343,6 +343,7 @@ MUTANTS = (
     Mutant("plan-publish", "planning", "plans that get better are not published", Replace("(void)better;"),
            ((RUNTIME, "A planner publishes plans as they get better*"),)),
     Mutant("foretold-live", "learning", "memory is held by what lived, though more is foretold", Drop(), LEARNS),
+    Mutant("foretold-others-left", "learning", "what a foretold step leaves lives on through the steps of other kinds", Replace("freed += 0;"), LEARNS),
     Mutant("foretold-left", "learning", "what a foretold step leaves to the next one is never freed", Drop(), LEARNS),
     Mutant("planner-era", "planning", "a plan of steps that are over is handed back", Drop(), ((RUNTIME, "What is planned when other steps come*"),)),
     Mutant("planner-era-kinds", "planning", "kinds of steps that are over are in later plans", Swap("!= job", "> job"), KINDS),
