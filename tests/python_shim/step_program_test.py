@@ -470,6 +470,40 @@ print(*(round(one, 2) for one in shares))
                 shares = [float(one) for one in self.python(program, device, lengths, zeroed).split()]
                 self.assertGreaterEqual(min(shares), least)
 
+    def test_steps_of_many_shapes_leave_their_gradients_at_planned_addresses(self):
+        # What one shape leaves another one frees, in whatever order they come.
+        program = (
+            PROGRAM
+            + """
+import random
+berth.install("cuda")
+shapes = [int(one) for one in sys.argv[1].split(",")]
+net = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 64)).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+program, chance, shares = berth.StepProgram(plan_wait=1e9), random.Random(3), []
+for step in range(8 * len(shapes)):
+    x = torch.randn(shapes[step % len(shapes)] if sys.argv[2] == "turns" else chance.choice(shapes), 64, device="cuda")
+    before, was = berth.stats(0), program.stats()
+    with program.step():
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+    if was.made == len(shapes):  # all had their schedules
+        shares.append((berth.stats(0).hits - before.hits) / (berth.stats(0).requests - before.requests))
+assert len(shares) > len(shapes), program.stats()
+print(min(shares))
+"""
+        )
+        for shapes, order in (
+            ("512,768", "turns"),
+            ("512,768,1024", "turns"),
+            ("256,512,768,1024,1280,1536", "turns"),
+            ("256,512,768,1024", "random"),
+        ):
+            with self.subTest(shapes=shapes, order=order):
+                self.assertGreaterEqual(float(self.python(program, shapes, order)), 0.95)
+
     def test_kernels_on_a_device_are_timed_where_they_run(self):
         # Recorded one by one, a call takes what its host part takes; its kernels take a microsecond each on the stand-in.
         program = (

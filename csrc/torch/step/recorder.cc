@@ -30,8 +30,8 @@ std::string name_of(const c10::OperatorHandle& op) {
 }
 
 Recorder::Recorder(const Program& program, std::size_t calls,
-                   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages)
-    : held_(std::move(storages)) {
+                   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages, LeftBehind left)
+    : held_(std::move(storages)), left_(std::move(left)) {
   record_.sets_generators = program.sets_generators;
   record_.several_streams = program.several_streams;
   settled_ = calls;
@@ -62,14 +62,10 @@ Recorder::Recorder(const Program& program, std::size_t calls,
         if (one.storage != kNoStorage) foreign_[one.storage] = 1;
 }
 
-Recorder::Recorder(std::uint64_t step, const StepRecord* before, bool looks_at_bytes) {
+Recorder::Recorder(std::uint64_t step, const StepRecord* before, bool looks_at_bytes)
+    : left_(before, step) {
   if (looks_at_bytes) hidden_.emplace();
   record_.step = step;
-  if (before == nullptr || before->step + 1 != step) return;
-  for (StorageNumber number = 0; number < before->storages.size(); ++number)
-    if (before->storages[number].outlives && !before->storages[number].of_body() &&
-        !before->held[number].expired())
-      left_.emplace_back(number, before->held[number]);
 }
 
 void Recorder::go_on_behind(const std::vector<c10::Stream>& own) {
@@ -127,11 +123,7 @@ void Recorder::drop_dead() {
     return true;
   };
   alive_.erase(std::remove_if(alive_.begin(), alive_.end(), dead), alive_.end());
-  std::erase_if(left_, [&](const auto& one) {
-    if (!one.second.expired()) return false;
-    record_.left.push_back({one.first, static_cast<std::uint32_t>(record_.calls.size())});
-    return true;
-  });
+  left_.note(static_cast<std::uint32_t>(record_.calls.size()));
 }
 
 void Recorder::forget_size(const Call& call) {
@@ -512,7 +504,7 @@ StepRecord Recorder::take() {
   for (StorageNumber number = 0; number < held_.size(); ++number)
     record_.storages[number].outlives = !held_[number].expired();
   alive_.clear();
-  left_.clear();
+  record_.left = left_.take();
   record_.held = std::move(held_);
   streams_.settle(record_.calls, settled_);
   for (const Call& call : record_.calls)

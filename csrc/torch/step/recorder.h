@@ -3,6 +3,7 @@
 #include "csrc/torch/step/aside.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
+#include "csrc/torch/step/left_behind.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/record.h"
@@ -35,9 +36,9 @@ class Recorder final : public OperatorListener {
   explicit Recorder(std::uint64_t step = 0, const StepRecord* before = nullptr,
                     bool looks_at_bytes = false);
   // Goes on after the first `calls` calls of a program, in which `storages` have occurred, the
-  // first ones by number.
+  // first ones by number. `left`: by the step before.
   Recorder(const Program& program, std::size_t calls,
-           std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages);
+           std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages, LeftBehind left);
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
   void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) override;
@@ -90,8 +91,7 @@ class Recorder final : public OperatorListener {
   // held longer stands between the blocks of the heap, which then grows.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
   std::vector<StorageNumber> alive_;  // of those that were when last looked at
-  // What the step before left, by the number that it has there.
-  std::vector<std::pair<StorageNumber, c10::weak_intrusive_ptr<c10::StorageImpl>>> left_;
+  LeftBehind left_;
   OutsideMemory outside_;
   StreamsOfCalls streams_;
   std::size_t settled_ = 0;  // calls whose streams have the numbers of a record that has ended
