@@ -509,6 +509,29 @@ said(losses=losses, state=state, spilled=sum(one.stats().spilled_out for one in 
 """
 )
 
+# Batches that wait in turn are inputs, which no schedule moves, so its plan is larger than the device: what it copied back early has to leave once more.
+WAITING = (
+    PROGRAM
+    + """
+layers = [layer for _ in range(4) for layer in (nn.Linear(128, 128), nn.GELU(), nn.BatchNorm1d(128))]
+net = nn.Sequential(*layers)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+program = program_of(memory_budget=int(0.95 * limit), copy_rate=4 * 10**9) if host else None
+batches = [torch.randn(2048, 128) for _ in range(3)]
+losses = []
+for step in range(10):
+    with program.step() if program else contextlib.nullcontext():
+        loss = nn.functional.huber_loss(net(batches[step % 3]), batches[(step + 1) % 3])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+stats = program.stats() if program else None
+assert not program or stats.scheduled > 5 and stats.predicted_peak > limit, stats
+said(losses=losses, state=digest([*net.parameters(), *net.buffers()]), spilled=stats.spilled_out if program else 0)
+"""
+)
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = (
     PROGRAM
@@ -635,6 +658,11 @@ class Spills(ProgramCase):
             with self.subTest(limit):
                 wide, tight = self.same_bits(text, limit << 20, "", BUDGET="5MiB")
                 self.assertEqual(wide, tight)
+
+    def test_what_a_schedule_copied_back_leaves_where_there_is_no_room(self):
+        """The largest operator takes and makes 4 MiB, the step 17."""
+        wide, tight = self.same_bits(WAITING, 5138022, "")
+        self.assertEqual(wide, tight)
 
     def test_off_where_all_fits(self):
         found = self.answer(TRAINS, "cpu", 1 << 30, 1 << 30, "elements")
