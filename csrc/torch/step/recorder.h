@@ -3,6 +3,7 @@
 #include "csrc/torch/step/aside.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
+#include "csrc/torch/step/kernel_cost.h"
 #include "csrc/torch/step/left_behind.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/program.h"
@@ -72,6 +73,12 @@ class Recorder final : public OperatorListener {
   void decide(Call& call);
   // Whether the call, which takes foreign bytes, may run later with copies of them: notes which.
   bool copy_foreign(Call& call);
+  // Inside of a barrier operators have returned these.
+  void note_made_within(c10::ArrayRef<c10::IValue> results);
+  // The barrier has run: which of its requests are what it leaves to later calls.
+  void note_left_within(const KernelCost& cost);
+  // The storage, which is from outside, is what a barrier left.
+  void note_kept(const c10::StorageImpl* storage, StorageNumber number);
   // An operator is called inside of a barrier.
   void note_within(const c10::OperatorHandle& op, const c10::Stack& stack);
   // Adds the call, which has run.
@@ -103,6 +110,12 @@ class Recorder final : public OperatorListener {
   Aside aside_;
   // While a barrier runs: what its operators write.
   std::vector<StorageNumber>* wrote_ = nullptr;
+  // What operators inside of barriers made, and the request of a call that each is.
+  struct Within {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    std::uint32_t call = 0, request = KernelRequest::kNone;
+  };
+  std::vector<Within> within_;
 };
 
 }  // namespace berth::torch::step
