@@ -509,6 +509,39 @@ said(losses=losses, state=state, spilled=sum(one.stats().spilled_out for one in 
 """
 )
 
+# TorchScript fuses operators into kernels that read by pointers: forward, and in autograd's threads.
+SCRIPTED = (
+    PROGRAM
+    + """
+class Cell(nn.Module):
+    def __init__(self, n: int):
+        super().__init__()
+        self.i, self.h = nn.Linear(n, 4 * n), nn.Linear(n, 4 * n)
+    def forward(self, x: torch.Tensor, h: torch.Tensor, c: torch.Tensor):
+        i, f, g, o = (self.i(x) + self.h(h)).chunk(4, 1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+program = program_of() if host or variant == "scheduled" else None
+cell, head = torch.jit.script(Cell(64).to(device)), nn.Linear(64, 8).to(device)
+optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], 1e-3)
+losses = []
+for step in range(8):
+    x, hidden = torch.randn(8, 256, 64, device=device), []
+    with program.step() if program else contextlib.nullcontext():
+        h = c = torch.zeros(256, 64, device=device)
+        for one in x:
+            h, c = cell(one, h, c)
+            hidden.append(h)
+        loss = nn.functional.cross_entropy(head(torch.stack(hidden)).flatten(0, 1), torch.randint(8, (2048,), device=device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+said(losses=losses, state=digest([*cell.parameters(), *head.parameters()]), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # Batches that wait in turn are inputs, which no schedule moves, so its plan is larger than the device: what it copied back early has to leave once more.
 WAITING = (
     PROGRAM
@@ -559,6 +592,9 @@ for rows in sizes:
 said(errors=errors, spilled=program.stats().spilled_out)
 """
 )
+
+# Libraries' workspaces of 32 MiB would be more than such a step.
+SMALL_LIBRARIES = {"CUBLAS_WORKSPACE_CONFIG": ":16:8", "CUBLASLT_WORKSPACE_SIZE": "16"}
 
 
 class Spills(ProgramCase):
@@ -663,6 +699,10 @@ class Spills(ProgramCase):
         """The largest operator takes and makes 4 MiB, the step 17."""
         wide, tight = self.same_bits(WAITING, 5138022, "")
         self.assertEqual(wide, tight)
+
+    def test_kernels_that_torchscript_fuses_find_all_bytes(self):
+        self.assertGreater(self.answer(SCRIPTED, "cuda", 4 << 20, 1 << 30, "", **SMALL_LIBRARIES)["spilled"], 0)
+        self.answer(SCRIPTED, "cuda", 0, 0, "scheduled")
 
     def test_off_where_all_fits(self):
         found = self.answer(TRAINS, "cpu", 1 << 30, 1 << 30, "elements")
