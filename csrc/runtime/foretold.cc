@@ -6,6 +6,8 @@
 
 #include <berth/place.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -15,33 +17,58 @@ namespace {
 // A step shows what it leaves behind in the next one, and counts once it was seen twice.
 constexpr int kSteps = 3;
 
-// The run that has each kind's steps in a row.
-Trace run_of(std::span<const StepRequests> kinds) {
-  Trace run;
-  run.lanes.emplace_back();
-  const auto add = [&](trace::Event event) {
-    run.entries.push_back({.tick = run.entries.size(), .event = event});
-  };
-  trace::BlockId made = 0;
-  add(trace::StepMark{});
-  for (const StepRequests& kind : kinds) {
+// The run that has each kind's steps in a row. What a kind's last step leaves goes in the first
+// step of the next kind that frees what it finds, at the same places. Else it would seem to live on
+// through all steps of the others, and had no place in a plan.
+class ForetoldRun {
+ public:
+  explicit ForetoldRun(std::span<const StepRequests> kinds) {
+    run_.lanes.emplace_back();
+    add(trace::StepMark{});
+    for (const StepRequests& kind : kinds) add_steps(kind);
+  }
+  [[nodiscard]] const Trace& run() const noexcept { return run_; }
+
+ private:
+  void add(trace::Event event) {
+    run_.entries.push_back({.tick = run_.entries.size(), .event = event});
+  }
+  void add_steps(const StepRequests& kind) {
+    std::vector<std::uint32_t> leaves;  // requests whose blocks the next step frees
+    for (const StepRequests::Event& event : kind.events)
+      if (event.bytes == 0 && event.of_last) leaves.push_back(event.request);
     trace::BlockId last = 0, first = 0;  // of the steps before and now, the block before the first
     for (int step = 0; step < kSteps; ++step) {
-      last = std::exchange(first, made);
+      last = std::exchange(first, made_);
+      std::size_t freed = 0;  // of what steps before left
       for (const StepRequests::Event& event : kind.events) {
-        if (event.bytes != 0)
-          add(trace::Request{.id = ++made, .bytes = event.bytes});
-        else if (!event.of_last)
+        if (event.bytes != 0) {
+          add(trace::Request{.id = ++made_, .bytes = event.bytes});
+        } else if (!event.of_last) {
           add(trace::Free{first + 1 + event.request});
-        // mutant: foretold-left
-        else if (step > 0)
+          // mutant: foretold-left
+        } else if (step > 0) {
           add(trace::Free{last + 1 + event.request});
+        } else {
+          ++freed;
+          // mutant: foretold-others-left
+          free_left(freed < leaves.size() ? 1 : left_.size());
+        }
       }
       add(trace::StepMark{});
     }
+    for (const std::uint32_t request : leaves) left_.push_back(first + 1 + request);
   }
-  return run;
-}
+  void free_left(std::size_t most) {
+    const std::size_t count = std::min(most, left_.size());
+    for (std::size_t n = 0; n < count; ++n) add(trace::Free{left_[n]});
+    left_.erase(left_.begin(), left_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  Trace run_;
+  trace::BlockId made_ = 0;
+  std::vector<trace::BlockId> left_;  // by kinds before, and not freed yet
+};
 
 }  // namespace
 
@@ -49,7 +76,7 @@ std::shared_ptr<const Foretold> foretell(std::span<const StepRequests> kinds,
                                          const trace::Program& program, Bytes alignment,
                                          double seconds) {
   StepKinds steps;
-  steps.learn(run_of(kinds));
+  steps.learn(ForetoldRun(kinds).run());
   const std::optional<KindPlan> frame =
       skeleton_within(steps.kinds(), program, alignment, kMaxBytes);
   if (!frame) return nullptr;

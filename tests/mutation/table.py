@@ -55,6 +55,7 @@ REFEREE = ((STEP_GRAPH, "[referee]"),)
 ORDERS = ((STEP, "[order]~[acceptance]"),)
 KEPT = ((STEP, "[retention]~[acceptance]"),)
 COPIES = ((STEP, "[timeline]"), (STEP, "[offload]~[acceptance]"))
+PAGING = ((STEP, "[paging],[residents]"),)
 # With libtorch.
 PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
 THREADS = (("berth_torch_step_test", "[threads]"),)
@@ -343,6 +344,7 @@ MUTANTS = (
     Mutant("plan-publish", "planning", "plans that get better are not published", Replace("(void)better;"),
            ((RUNTIME, "A planner publishes plans as they get better*"),)),
     Mutant("foretold-live", "learning", "memory is held by what lived, though more is foretold", Drop(), LEARNS),
+    Mutant("foretold-others-left", "learning", "what a foretold step leaves lives on through the steps of other kinds", Replace("freed += 0;"), LEARNS),
     Mutant("foretold-left", "learning", "what a foretold step leaves to the next one is never freed", Drop(), LEARNS),
     Mutant("planner-era", "planning", "a plan of steps that are over is handed back", Drop(), ((RUNTIME, "What is planned when other steps come*"),)),
     Mutant("planner-era-kinds", "planning", "kinds of steps that are over are in later plans", Swap("!= job", "> job"), KINDS),
@@ -474,6 +476,9 @@ MUTANTS = (
     Mutant("copies-duplex", "copies", "engines that both copy are as fast as one alone", Swap("both ? machine_.out.loaded :", ""), COPIES),
     Mutant("copies-room", "copies", "an operator does not wait for room", NEVER, COPIES),
     Mutant("copies-workspace", "copies", "a workspace stays after its operator", Drop(), COPIES),
+    Mutant("paging-born", "copies", "a value is copied in where it is made", Replace("page.away[use] = comes;"), PAGING),
+    Mutant("paging-last", "copies", "those leave that are used next", Replace("for (auto one = there.begin(); bytes > most && one != there.end();) {\n          if (std::binary_search(used_[t].begin(), used_[t].end(), one->second)) {\n            ++one;\n            continue;\n          }\n          leave(one++);\n        }\n        for (auto one = there.end(); false;) {"), PAGING),
+    Mutant("paging-left", "copies", "what is left to the next step leaves behind its last use", Drop(), PAGING),
     Mutant("copies-order", "copies", "reloads are triggered without those behind them", Replace("const std::uint64_t deadline = start_[run];"), COPIES),
 
     # --- Steps that run by a schedule: what their bits rest on.

@@ -509,6 +509,62 @@ said(losses=losses, state=state, spilled=sum(one.stats().spilled_out for one in 
 """
 )
 
+# TorchScript fuses operators into kernels that read by pointers: forward, and in autograd's threads.
+SCRIPTED = (
+    PROGRAM
+    + """
+class Cell(nn.Module):
+    def __init__(self, n: int):
+        super().__init__()
+        self.i, self.h = nn.Linear(n, 4 * n), nn.Linear(n, 4 * n)
+    def forward(self, x: torch.Tensor, h: torch.Tensor, c: torch.Tensor):
+        i, f, g, o = (self.i(x) + self.h(h)).chunk(4, 1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+program = program_of() if host or variant == "scheduled" else None
+cell, head = torch.jit.script(Cell(64).to(device)), nn.Linear(64, 8).to(device)
+optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], 1e-3)
+losses = []
+for step in range(8):
+    x, hidden = torch.randn(8, 256, 64, device=device), []
+    with program.step() if program else contextlib.nullcontext():
+        h = c = torch.zeros(256, 64, device=device)
+        for one in x:
+            h, c = cell(one, h, c)
+            hidden.append(h)
+        loss = nn.functional.cross_entropy(head(torch.stack(hidden)).flatten(0, 1), torch.randint(8, (2048,), device=device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+said(losses=losses, state=digest([*cell.parameters(), *head.parameters()]), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
+# Batches that wait in turn are inputs, which no schedule moves, so its plan is larger than the device: what it copied back early has to leave once more.
+WAITING = (
+    PROGRAM
+    + """
+layers = [layer for _ in range(4) for layer in (nn.Linear(128, 128), nn.GELU(), nn.BatchNorm1d(128))]
+net = nn.Sequential(*layers)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+program = program_of(memory_budget=int(0.95 * limit), copy_rate=4 * 10**9) if host else None
+batches = [torch.randn(2048, 128) for _ in range(3)]
+losses = []
+for step in range(10):
+    with program.step() if program else contextlib.nullcontext():
+        loss = nn.functional.huber_loss(net(batches[step % 3]), batches[(step + 1) % 3])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+stats = program.stats() if program else None
+assert not program or stats.scheduled > 5 and stats.predicted_peak > limit, stats
+said(losses=losses, state=digest([*net.parameters(), *net.buffers()]), spilled=stats.spilled_out if program else 0)
+"""
+)
+
 # No room on the host, or none for one operator: one error, and the program goes on with a smaller batch.
 ENDS = (
     PROGRAM
@@ -536,6 +592,9 @@ for rows in sizes:
 said(errors=errors, spilled=program.stats().spilled_out)
 """
 )
+
+# Libraries' workspaces of 32 MiB would be more than such a step.
+SMALL_LIBRARIES = {"CUBLAS_WORKSPACE_CONFIG": ":16:8", "CUBLASLT_WORKSPACE_SIZE": "16"}
 
 
 class Spills(ProgramCase):
@@ -567,17 +626,17 @@ class Spills(ProgramCase):
                 self.assertGreater(tight["back"], 0)
 
     def test_planned(self):
-        """The step takes 15.3 MiB, of which its state is 5.7; the schedule has 9, and no tensor leaves beside it."""
+        """The step takes 15.3 MiB, of which its state is 5.7; the schedule has 6, and no tensor leaves beside it."""
         for variant in ("elements", "lists"):
             with self.subTest(variant):
                 wide = self.answer(PLANNED, "cpu", 0, 1 << 30, variant)
-                tight = self.answer(PLANNED, "cpu", 11 << 20, 1 << 30, variant, BUDGET="9MiB")
+                tight = self.answer(PLANNED, "cpu", 9 << 20, 1 << 30, variant, BUDGET="6MiB")
                 for name in ("losses", "state", "generator"):
                     self.assertEqual(wide[name], tight[name], name)
                 self.assertGreater(wide["recorded"], 15 << 20)
                 self.assertEqual(tight["not_met"], "")
-                self.assertLessEqual(tight["predicted"], 9 << 20)
-                self.assertLessEqual(tight["peak"], 11 << 20)
+                self.assertLessEqual(tight["predicted"], 6 << 20)
+                self.assertLessEqual(tight["peak"], 9 << 20)
                 self.assertGreater(tight["offloaded"], 0)
                 self.assertLess(tight["there"], 5 << 20)
                 self.assertGreaterEqual(tight["scheduled"], 6)
@@ -627,7 +686,7 @@ class Spills(ProgramCase):
         self.assertEqual(found["spilled"][-1], 0)
 
     def test_two_programs_in_turn(self):
-        wide, tight = self.same_bits(TWO, 12 << 20, "", BUDGET="7MiB")
+        wide, tight = self.same_bits(TWO, 12 << 20, "", BUDGET="6MiB")
         self.assertEqual(wide, tight)
 
     def test_the_body_reads_and_fails_while_state_is_away_by_the_schedule(self):
@@ -635,6 +694,15 @@ class Spills(ProgramCase):
             with self.subTest(limit):
                 wide, tight = self.same_bits(text, limit << 20, "", BUDGET="5MiB")
                 self.assertEqual(wide, tight)
+
+    def test_what_a_schedule_copied_back_leaves_where_there_is_no_room(self):
+        """The largest operator takes and makes 4 MiB, the step 17."""
+        wide, tight = self.same_bits(WAITING, 5138022, "")
+        self.assertEqual(wide, tight)
+
+    def test_kernels_that_torchscript_fuses_find_all_bytes(self):
+        self.assertGreater(self.answer(SCRIPTED, "cuda", 4 << 20, 1 << 30, "", **SMALL_LIBRARIES)["spilled"], 0)
+        self.answer(SCRIPTED, "cuda", 0, 0, "scheduled")
 
     def test_off_where_all_fits(self):
         found = self.answer(TRAINS, "cpu", 1 << 30, 1 << 30, "elements")

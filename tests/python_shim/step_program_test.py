@@ -470,6 +470,73 @@ print(*(round(one, 2) for one in shares))
                 shares = [float(one) for one in self.python(program, device, lengths, zeroed).split()]
                 self.assertGreaterEqual(min(shares), least)
 
+    def test_steps_of_many_shapes_leave_their_gradients_at_planned_addresses(self):
+        # What one shape leaves another one frees, in whatever order they come.
+        program = (
+            PROGRAM
+            + """
+import random
+berth.install("cuda")
+shapes = [int(one) for one in sys.argv[1].split(",")]
+net = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 64)).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+program, chance, shares = berth.StepProgram(plan_wait=1e9), random.Random(3), []
+for step in range(8 * len(shapes)):
+    x = torch.randn(shapes[step % len(shapes)] if sys.argv[2] == "turns" else chance.choice(shapes), 64, device="cuda")
+    before, was = berth.stats(0), program.stats()
+    with program.step():
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+    if was.made == len(shapes):  # all had their schedules
+        shares.append((berth.stats(0).hits - before.hits) / (berth.stats(0).requests - before.requests))
+assert len(shares) > len(shapes), program.stats()
+print(min(shares))
+"""
+        )
+        for shapes, order in (
+            ("512,768", "turns"),
+            ("512,768,1024", "turns"),
+            ("256,512,768,1024,1280,1536", "turns"),
+            ("256,512,768,1024", "random"),
+        ):
+            with self.subTest(shapes=shapes, order=order):
+                self.assertGreaterEqual(float(self.python(program, shapes, order)), 0.95)
+
+    def test_what_autograd_saves_inside_of_a_barrier_has_a_planned_address(self):
+        # A packed GRU is one barrier, which leaves what its backward part takes.
+        program = (
+            PROGRAM
+            + """
+device = sys.argv[1]
+berth.install(device)
+rnn, head = nn.GRU(32, 64, 2, batch_first=True).to(device), nn.Linear(64, 8).to(device)
+optimizer = torch.optim.SGD([*rnn.parameters(), *head.parameters()], 0.1)
+program = berth.StepProgram(plan_wait=1e9)
+lengths, shares = torch.tensor([20, 18, 15, 9]), []
+for step in range(6):
+    before, was = berth.stats(device), program.stats()
+    with program.step():
+        x = torch.randn(4, 20, 32, device=device)
+        optimizer.zero_grad()
+        out, _ = rnn(nn.utils.rnn.pack_padded_sequence(x, lengths, True))
+        loss = head(out.data).square().mean()
+        loss.backward()
+        optimizer.step()
+    after = berth.stats(device)
+    if was.made:
+        shares.append((after.misses_size - before.misses_size, (after.hits - before.hits) / (after.requests - before.requests)))
+assert len(shares) == 4 and "aten::gru.data" in program.stats().barrier_operators, (shares, program.stats())
+print(max(misses for misses, _ in shares), min(share for _, share in shares))
+"""
+        )
+        for device, least in (("cuda", 0.9), ("cpu", 0.98)):
+            with self.subTest(device=device):
+                misses, share = self.python(program, device).split()
+                self.assertEqual(int(misses), 0)
+                self.assertGreaterEqual(float(share), least)
+
     def test_kernels_on_a_device_are_timed_where_they_run(self):
         # Recorded one by one, a call takes what its host part takes; its kernels take a microsecond each on the stand-in.
         program = (

@@ -187,6 +187,40 @@ TEST_CASE("What a foretold step leaves to the next one has a place, or is the po
   for (void* const one : kept) run.free(one);
 }
 
+TEST_CASE("What a foretold step leaves has a place where steps of other kinds free it", "[learn]") {
+  // Each step leaves a gradient of its own size and one of a parameter's, which the next one frees.
+  const auto kinds_of = [](Bytes size) {
+    StepRequests step;
+    step.events = {{0, 0, true},         {0, 2, true},  {size, 0, false},
+                   {2 * size, 0, false}, {0, 1, false}, {60000, 0, false}};
+    return step;
+  };
+  constexpr Bytes sizes[] = {40000, 50000, 70000};
+  std::vector<StepRequests> kinds;
+  for (const Bytes size : sizes) kinds.push_back(kinds_of(size));
+  Run run;
+  const auto foretold = run.allocator.foretell(kinds, 1);
+  REQUIRE(foretold != nullptr);
+  run.allocator.expect_other_steps(foretold.get());
+  run.allocator.mark_step(0);
+  void *last = nullptr, *gradient = nullptr;
+  std::uint64_t asked = 0;
+  for (const int which : {0, 1, 2, 0, 2, 1, 1, 0}) {
+    if (last != nullptr) run.free(last);
+    if (gradient != nullptr) run.free(gradient);
+    const Bytes size = sizes[which];
+    last = run.allocate(size);
+    run.free(run.allocate(2 * size));
+    gradient = run.allocate(60000);
+    asked += 3;
+    run.allocator.mark_step(0);
+    REQUIRE(run.allocator.is_valid() == "");
+  }
+  REQUIRE(run.allocator.stats().hits == asked);
+  run.free(last);
+  run.free(gradient);
+}
+
 TEST_CASE("A few steps of another kind do not cost the plan", "[learn]") {
   Run run;
   const auto train = test::training_step(20), evaluate = test::training_step(9, 1000);

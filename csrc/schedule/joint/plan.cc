@@ -14,7 +14,7 @@
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/named_rules.h"
-#include "csrc/schedule/offload/resident_copies.h"
+#include "csrc/schedule/offload/paging.h"
 #include "csrc/schedule/offload/to_schedule.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
@@ -385,8 +385,18 @@ class JointPlanning {
   // at once.
   void copy() {
     const double share = wants("retain") ? kCopying : 1;
-    for (std::size_t k = 0; k < orders_.size() && !done(); ++k)
-      copy(kept(orders_[k]), share / static_cast<double>(orders_.size() - k));
+    for (std::size_t k = 0; k < orders_.size() && !done(); ++k) {
+      const graph::Schedule all = kept(orders_[k]);
+      page(all);
+      copy(all, share / static_cast<double>(orders_.size() - k));
+    }
+  }
+
+  // What is used last leaves where there is no room: no other way out of the device is as sure.
+  void page(const graph::Schedule& schedule) {
+    if (const auto paged = offload::best_paging(graph_, schedule, offload::made_in(graph_),
+                                                options_.budget, *options_.rates))
+      offer(*paged, "paging");
   }
 
   // Where a search has found what to make again, with more room than there is.

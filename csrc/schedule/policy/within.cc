@@ -1,8 +1,9 @@
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
+#include "csrc/graph/hash.h"
 #include "csrc/graph/schedule.h"
 #include "csrc/schedule/joint/working_set.h"
-#include "csrc/schedule/offload/resident_copies.h"
+#include "csrc/schedule/offload/paging.h"
 
 #include <berth/referee.h>
 #include <berth/schedule.h>
@@ -23,14 +24,18 @@ constexpr double kHarder = 5;
 // Shares of the memory that the step's own values may take beside residents that move.
 constexpr std::array kOwnShares = {1.0, 0.7, 0.5, 0.35};
 
-// The step in its recorded order: its peak, and what of it is resident.
-graph::Verdict as_recorded(const graph::Graph& graph) {
+std::vector<graph::OperatorId> recorded_order(const graph::Graph& graph) {
   std::vector<graph::OperatorId> order(graph.order);
   if (order.empty()) {
     order.resize(graph.operators.size());
     std::iota(order.begin(), order.end(), 0U);
   }
-  return graph::replay(graph, graph::schedule_of_order(graph, order));
+  return order;
+}
+
+// The step in its recorded order: its peak, and what of it is resident.
+graph::Verdict as_recorded(const graph::Graph& graph) {
+  return graph::replay(graph, graph::schedule_of_order(graph, recorded_order(graph)));
 }
 
 // Takes the fastest alternatives of each operator that leave the peak as it is.
@@ -90,6 +95,31 @@ StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions
   StepResult best;
   best.why_not =
       fmt::format("no copies of residents let the step fit {}", format_bytes(options.budget));
+  const auto offer = [&](StepResult plan, graph::Schedule schedule) {
+    graph::Verdict verdict = graph::replay(graph, schedule, *options.rates);
+    if (best.schedule && verdict.ns >= best.verdict.ns) return;
+    schedule.peak = verdict.peak;
+    schedule.ns = verdict.ns;
+    best = std::move(plan);
+    best.schedule = std::move(schedule);
+    best.verdict = std::move(verdict);
+    best.proven_optimal = best.verdict.ns <= best.ns_bound;
+  };
+  // The step as recorded: of its own values those leave as well that are used last. With the bounds
+  // of `plan`.
+  const auto page_all = [&](const StepResult& plan) {
+    std::vector<bool> all = offload::made_in(graph);
+    for (graph::StorageId s = 0; s < all.size(); ++s) all[s] = all[s] || movable[s];
+    std::optional<graph::Schedule> paged =
+        offload::best_paging(graph, graph::schedule_of_order(graph, recorded_order(graph)), all,
+                             options.budget, *options.rates);
+    if (!paged) return;
+    paged->engine = "paging";
+    paged->seed = options.seed;
+    paged->graph_hash = graph::hash_of(graph);
+    paged->operators = graph::marks_of(graph);
+    offer(plan, *std::move(paged));
+  };
   StepOptions planning = options;
   planning.time_limit_seconds /= static_cast<double>(kOwnShares.size());
   for (graph::Schedule& given : planning.given) {
@@ -101,19 +131,12 @@ StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions
     planning.budget = recorded.resident + static_cast<Bytes>(share * static_cast<double>(own));
     if (before != 0 && planning.budget >= before) continue;
     StepResult plan = plan_step(graph, planning);
+    if (before == 0) page_all(plan);
     if (!plan.schedule) break;  // less memory does not help
     before = plan.verdict.peak;
-    std::optional<graph::Schedule> moved = offload::best_resident_copies(
-        graph, *plan.schedule, movable, options.budget, *options.rates);
-    if (!moved) continue;
-    graph::Verdict verdict = graph::replay(graph, *moved, *options.rates);
-    if (best.schedule && verdict.ns >= best.verdict.ns) continue;
-    moved->peak = verdict.peak;
-    moved->ns = verdict.ns;
-    best = std::move(plan);
-    best.schedule = std::move(moved);
-    best.verdict = std::move(verdict);
-    best.proven_optimal = best.verdict.ns <= best.ns_bound;
+    std::optional<graph::Schedule> moved =
+        offload::best_paging(graph, *plan.schedule, movable, options.budget, *options.rates);
+    if (moved) offer(std::move(plan), *std::move(moved));
   }
   return best;
 }

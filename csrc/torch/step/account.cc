@@ -125,6 +125,8 @@ class Account {
         went_(program.storages.size()),
         ran_(program.calls.size()) {
     for (const Call& call : program.calls) {
+      for (const KernelRequest& request : call.requests)
+        if (request.kept != kNoStorage) comes_[request.kept] = true;
       if (call.by_body) for_each_made(call, [&](StorageNumber one) { comes_[one] = true; });
       for (const Operand& one : call.operands)
         if (one.wrapped_number && from_outside(one.storage) && !stays(one.storage))
@@ -308,9 +310,14 @@ class Account {
   }
 
   // A kernel's requests as they were recorded; make(number of a result tensor) asks for that one.
+  // What a barrier leaves to later calls comes.
   template <typename Make>
   void ask_as_recorded(const Call& call, const Make& make) {
-    if (!ledger_.device()) return;
+    if (!ledger_.device()) {
+      for (const KernelRequest& request : call.requests)
+        if (request.kept != kNoStorage) come(request.kept);
+      return;
+    }
     std::vector<std::pair<std::uint32_t, std::uint32_t>> own;  // freed when, and the request
     for (std::uint32_t n = 0; n < call.requests.size(); ++n) {
       std::erase_if(own, [&](const auto& one) {
@@ -321,6 +328,8 @@ class Account {
       const KernelRequest& request = call.requests[n];
       if (request.result != KernelRequest::kNone)
         make(request.result);
+      else if (request.kept != kNoStorage)
+        come(request.kept);
       else if (request.freed != KernelRequest::kNone)  // else it stays for later steps
         own.emplace_back(request.freed, ledger_.ask(request.bytes, request.device));
     }
@@ -392,7 +401,8 @@ class Account {
   Buffers<Ledger::Share> buffers_;
   std::vector<Bytes> away_;             // by buffer: on the host
   std::vector<Ledger::Share> of_body_;  // by storage
-  // By storage: not there when the step begins, a room that the body fills or a number of its own.
+  // By storage: not there when the step begins. A room that the body fills, a number of its own, or
+  // what a barrier leaves.
   std::vector<bool> comes_;
   std::vector<bool> moves_;  // by storage: a resident that the instructions copy
   std::vector<bool> went_;   // by storage: that of the step before

@@ -38,7 +38,7 @@ constexpr std::uint32_t kWorthFollowing = 32, kCallsAtATime = 8;
 }  // namespace
 
 Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower,
-             std::pmr::memory_resource* memory, bool looks_at_bytes)
+             std::pmr::memory_resource* memory, bool looks_at_bytes, LeftBehind left)
     : scheduled_(&first),
       others_(std::move(others)),
       memory_(memory),
@@ -48,6 +48,7 @@ Ghost::Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follo
       storages_(first.program.storages.size(), no_storage()),
       seen_(first.program.storages.size(), memory),
       looks_at_bytes_(looks_at_bytes),
+      left_(std::move(left)),
       follower_(follower) {
   numbers_.reserve(first.program.storages.size());
 }
@@ -207,6 +208,8 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     recorder_->call(op, keys, stack);
     return;
   }
+  if (left_.any()) [[unlikely]]
+    left_.note(next_);
   const auto given = last_of(*stack, op.schema().arguments().size());
   if (!compared_.empty()) [[unlikely]]
     end_compare(given);
@@ -641,7 +644,7 @@ void Ghost::go_on_as_written(std::string_view why) {
   // Storages are numbered as they occur, so those seen are the first ones.
   const auto seen = std::find(seen_.begin(), seen_.end(), false) - seen_.begin();
   storages_.erase(storages_.begin() + seen, storages_.end());
-  recorder_ = std::make_unique<Recorder>(program(), next_, std::move(storages_));
+  recorder_ = std::make_unique<Recorder>(program(), next_, std::move(storages_), std::move(left_));
   recorder_->go_on_behind(streams_.all());
   if (set_between_draws_) recorder_->note_generators_set();
 }

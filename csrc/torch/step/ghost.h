@@ -5,6 +5,7 @@
 #include "csrc/torch/step/current_streams.h"
 #include "csrc/torch/step/executor.h"
 #include "csrc/torch/step/generators.h"
+#include "csrc/torch/step/left_behind.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/recorder.h"
@@ -44,9 +45,9 @@ class Ghost final : public OperatorListener {
   // Checks against `first`, and, where the body leaves that, against each of the others that begins
   // with what it has called. They outlive it, and so do the follower, if any, and `memory`,
   // where its tables are. `looks_at_bytes`: what the body's operators take from outside is found to
-  // be the same when they run.
+  // be the same when they run. `left`: by the step before.
   Ghost(const Scheduled& first, std::vector<const Scheduled*> others, Follower* follower,
-        std::pmr::memory_resource* memory, bool looks_at_bytes);
+        std::pmr::memory_resource* memory, bool looks_at_bytes, LeftBehind left);
   ~Ghost() override;
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
@@ -67,6 +68,8 @@ class Ghost final : public OperatorListener {
   // Of a step that diverged: its record, and in words where it did.
   [[nodiscard]] StepRecord take_record() { return recorder_->take(); }
   [[nodiscard]] const std::string& divergence() const noexcept { return divergence_; }
+  // Of a step that did not: when what the step before had left went.
+  [[nodiscard]] std::vector<StepRecord::Left> take_left() { return left_.take(); }
   // That the schedule took so far.
   [[nodiscard]] std::uint64_t schedule_ns() const noexcept { return schedule_ns_; }
   // Instructions that ran beside the body.
@@ -170,6 +173,7 @@ class Ghost final : public OperatorListener {
   };
   Barrier* barrier_ = nullptr;
   const bool looks_at_bytes_;
+  LeftBehind left_;
   GeneratorStates generators_;  // as they are as long as nothing was drawn
   bool drew_ = false;
   bool set_between_draws_ = false;  // a generator, where the program knows nothing of it

@@ -126,6 +126,8 @@ c10::Storage HostCopies::in(BufferNumber buffer) {
                                     at::TensorOptions().dtype(at::kByte).device(away.device));
   if (away.device.is_cpu()) {
     std::memcpy(here.mutable_data_ptr(), away.plain.get(), away.bytes);
+    // It came before its use, where there was room: what an operator needs meanwhile is more.
+    Spills::get().see(*here.storage().unsafeGetStorageImpl());
   } else {
     const c10::Stream stream = copy_streams(away.device).in;
     event_of(current_stream(away.device))->block(stream);
@@ -135,7 +137,9 @@ c10::Storage HostCopies::in(BufferNumber buffer) {
       const at::Tensor to = here;
       to.copy_(away.pinned, /*non_blocking=*/true);
     }
-    arriving_.insert_or_assign(buffer, Arriving{here.storage(), event_of(stream)});
+    const std::shared_ptr<c10::Event> in = event_of(stream);
+    Spills::get().see(*here.storage().unsafeGetStorageImpl(), in);
+    arriving_.insert_or_assign(buffer, Arriving{here.storage(), in});
   }
   away_.erase(found);
   return here.storage();

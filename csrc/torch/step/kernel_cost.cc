@@ -88,6 +88,12 @@ std::uint64_t KernelCost::ns(c10::ArrayRef<c10::IValue> results) const {
 Bytes KernelCost::peak() const noexcept { return memory_->peak; }
 Bytes KernelCost::held() const noexcept { return memory_->held; }
 
+std::uint32_t KernelCost::request_of(const void* block) const {
+  const KernelRequest* const made = memory_->find(block);
+  return made == nullptr ? KernelRequest::kNone
+                         : static_cast<std::uint32_t>(made - memory_->requests.data());
+}
+
 std::vector<KernelRequest> KernelCost::requests(c10::ArrayRef<c10::IValue> results) const {
   // What left meanwhile has no address, or that of another by now.
   if (!memory_->complete() || Spills::get().figures().ns != spilled_ns_) return {};

@@ -31,7 +31,9 @@ class KernelCost {
   // What it asked allocators for, in order, and which of it are the storages of these results; none
   // where that is more than kMostRequests, or where tensors left or came back meanwhile.
   [[nodiscard]] std::vector<KernelRequest> requests(c10::ArrayRef<c10::IValue> results) const;
-  static constexpr std::size_t kMostRequests = 256;
+  static constexpr std::size_t kMostRequests = 4096;
+  // Which of requests() the memory at this address is; KernelRequest::kNone where none is.
+  [[nodiscard]] std::uint32_t request_of(const void* block) const;
 
  private:
   class Memory;

@@ -190,10 +190,9 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
   return false;
 }
 
-void note_left(StepRecord& record, const StepRecord& next) {
-  if (record.step + 1 != next.step) return;
-  for (const StepRecord::Left& one : next.left)
-    record.storages[one.storage].gone_in_next = one.gone;
+void note_left(StepRecord& record, std::uint64_t step, const std::vector<StepRecord::Left>& left) {
+  if (record.step + 1 != step) return;
+  for (const StepRecord::Left& one : left) record.storages[one.storage].gone_in_next = one.gone;
 }
 
 std::uint64_t hash_of(const StepRecord& record) {

@@ -40,8 +40,9 @@ struct Program {
 // change are not compared. If not, `why` names the first difference.
 [[nodiscard]] bool same_calls(const StepRecord& record, const StepRecord& other,
                               std::string* why = nullptr);
-// Notes what the step behind `record` says of what that one left.
-void note_left(StepRecord& record, const StepRecord& next);
+// Notes what the run's step with this number has found out of what the one before left, where that
+// is the record's.
+void note_left(StepRecord& record, std::uint64_t step, const std::vector<StepRecord::Left>& left);
 // A hash: equal for records with equal calls, and seldom for others.
 [[nodiscard]] std::uint64_t hash_of(const StepRecord& record);
 // The length of the common beginning of two lists of calls.

@@ -92,6 +92,9 @@ struct KernelRequest {
   c10::Device device = c10::kCPU;
   std::uint32_t result = kNone;  // the result tensor whose storage it is
   std::uint32_t freed = kNone;   // so many requests the kernel had made when it freed it
+  // The storage that it is where a barrier left it to a later call, as what autograd saves inside
+  // of one. To the step it is from outside.
+  StorageNumber kept = kNoStorage;
 };
 
 // One operator that did something: views are not among them.

@@ -22,6 +22,12 @@ namespace {
 // Of foreign bytes that a step copies when it is called.
 constexpr Bytes kMostOfOneCopy = 64 << 10, kMostOfCopies = 1 << 20;
 
+// Of what a barrier left to calls that have not come: another storage may have that number now.
+void forget_kept(Call& call, std::size_t storages) {
+  for (KernelRequest& one : call.requests)
+    if (one.kept != kNoStorage && one.kept >= storages) one.kept = kNoStorage;
+}
+
 }  // namespace
 
 std::string name_of(const c10::OperatorHandle& op) {
@@ -30,8 +36,8 @@ std::string name_of(const c10::OperatorHandle& op) {
 }
 
 Recorder::Recorder(const Program& program, std::size_t calls,
-                   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages)
-    : held_(std::move(storages)) {
+                   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages, LeftBehind left)
+    : held_(std::move(storages)), left_(std::move(left)) {
   record_.sets_generators = program.sets_generators;
   record_.several_streams = program.several_streams;
   settled_ = calls;
@@ -40,6 +46,7 @@ Recorder::Recorder(const Program& program, std::size_t calls,
       draws_by_contents_ = name_of(program.calls[n].op);
   record_.calls.assign(program.calls.begin(),
                        program.calls.begin() + static_cast<std::ptrdiff_t>(calls));
+  for (Call& call : record_.calls) forget_kept(call, held_.size());
   record_.storages.assign(program.storages.begin(),
                           program.storages.begin() + static_cast<std::ptrdiff_t>(held_.size()));
   pending_.resize(held_.size());
@@ -62,14 +69,10 @@ Recorder::Recorder(const Program& program, std::size_t calls,
         if (one.storage != kNoStorage) foreign_[one.storage] = 1;
 }
 
-Recorder::Recorder(std::uint64_t step, const StepRecord* before, bool looks_at_bytes) {
+Recorder::Recorder(std::uint64_t step, const StepRecord* before, bool looks_at_bytes)
+    : left_(before, step) {
   if (looks_at_bytes) hidden_.emplace();
   record_.step = step;
-  if (before == nullptr || before->step + 1 != step) return;
-  for (StorageNumber number = 0; number < before->storages.size(); ++number)
-    if (before->storages[number].outlives && !before->storages[number].of_body() &&
-        !before->held[number].expired())
-      left_.emplace_back(number, before->held[number]);
 }
 
 void Recorder::go_on_behind(const std::vector<c10::Stream>& own) {
@@ -106,6 +109,7 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
                                 .foreign = from_outside && is_foreign(*storage),
                                 .identity = storage});
     const bool foreign = record_.storages.back().foreign;
+    if (from_outside && !within_.empty()) note_kept(storage, found->second);
     foreign_.push_back(foreign);
     pending_.push_back(0);
     if (from_outside && outside_.overlaps(tensor.storage(), foreign) && record_.refusal.empty())
@@ -113,6 +117,42 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
           "two of the step's tensors have the same memory, of which libtorch allocated only one";
   }
   return found->second;
+}
+
+void Recorder::note_made_within(c10::ArrayRef<c10::IValue> results) {
+  const std::lock_guard lock(mutex_);
+  for (const c10::IValue& value : results)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      const c10::StorageImpl* const made = tensor.storage().unsafeGetStorageImpl();
+      const auto is_it = [&](const Within& one) {
+        return one.storage._unsafe_get_target() == made;
+      };
+      if (numbers_.contains(made) || std::any_of(within_.begin(), within_.end(), is_it)) return;
+      within_.push_back({.storage = tensor.storage().getWeakStorageImpl()});
+    });
+}
+
+void Recorder::note_left_within(const KernelCost& cost) {
+  const auto call = static_cast<std::uint32_t>(record_.calls.size());
+  std::erase_if(within_, [&](Within& one) {
+    const auto there = one.storage.lock();
+    if (there == nullptr) return true;
+    if (one.request != KernelRequest::kNone) return false;  // of a barrier before
+    one.call = call;
+    one.request = cost.request_of(there->data());
+    return one.request == KernelRequest::kNone;
+  });
+}
+
+void Recorder::note_kept(const c10::StorageImpl* storage, StorageNumber number) {
+  const auto found = std::find_if(within_.begin(), within_.end(), [&](const Within& one) {
+    return one.storage._unsafe_get_target() == storage;
+  });
+  if (found == within_.end() || found->call >= record_.calls.size()) return;
+  std::vector<KernelRequest>& requests = record_.calls[found->call].requests;
+  if (found->request < requests.size() && requests[found->request].result == KernelRequest::kNone)
+    requests[found->request].kept = number;
 }
 
 void Recorder::drop_dead() {
@@ -127,11 +167,7 @@ void Recorder::drop_dead() {
     return true;
   };
   alive_.erase(std::remove_if(alive_.begin(), alive_.end(), dead), alive_.end());
-  std::erase_if(left_, [&](const auto& one) {
-    if (!one.second.expired()) return false;
-    record_.left.push_back({one.first, static_cast<std::uint32_t>(record_.calls.size())});
-    return true;
-  });
+  left_.note(static_cast<std::uint32_t>(record_.calls.size()));
 }
 
 void Recorder::forget_size(const Call& call) {
@@ -342,6 +378,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   call.ns = like.ns;
   call.workspace = like.workspace;
   call.requests = like.requests;
+  forget_kept(call, record_.storages.size());
   call.versions = like.versions;
   call.stream = like.stream;
   describe_arguments(call, arguments);
@@ -381,6 +418,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (within || how != Passes::kNot || facts.wraps) {
     lock.unlock();
     how == Passes::kForOthers ? run_in_python(op, keys, stack) : run_kernel_told(op, keys, stack);
+    if (within && how == Passes::kNot) note_made_within(last_of(*stack, stack->size() - below));
     return;
   }
   const auto given = [&] { return last_of(*stack, arguments); };
@@ -473,6 +511,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     // Results are part of what is held at the end; a workspace is what there was besides.
     if (cost && cost->peak() > cost->held()) call.workspace = cost->peak() - cost->held();
     if (cost) call.requests = cost->requests(results);
+    if (cost && call.barrier && !call.requests.empty()) note_left_within(*cost);
   }
   if (call.barrier)
     generators_.see();
@@ -512,13 +551,14 @@ StepRecord Recorder::take() {
   for (StorageNumber number = 0; number < held_.size(); ++number)
     record_.storages[number].outlives = !held_[number].expired();
   alive_.clear();
-  left_.clear();
+  record_.left = left_.take();
   record_.held = std::move(held_);
   streams_.settle(record_.calls, settled_);
   for (const Call& call : record_.calls)
     record_.several_streams |= facts_of(call.op).records_stream;
   if (record_.several_streams || has_side_streams(record_)) run_at_calls(record_);
   numbers_.clear();
+  within_.clear();
   draws_by_contents_.clear();
   // A copy, since what was written down during the step stands between the step's own blocks in the
   // heap, which could not give them back.

@@ -3,6 +3,8 @@
 #include "csrc/torch/step/aside.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/hidden_writes.h"
+#include "csrc/torch/step/kernel_cost.h"
+#include "csrc/torch/step/left_behind.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/record.h"
@@ -35,9 +37,9 @@ class Recorder final : public OperatorListener {
   explicit Recorder(std::uint64_t step = 0, const StepRecord* before = nullptr,
                     bool looks_at_bytes = false);
   // Goes on after the first `calls` calls of a program, in which `storages` have occurred, the
-  // first ones by number.
+  // first ones by number. `left`: by the step before.
   Recorder(const Program& program, std::size_t calls,
-           std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages);
+           std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages, LeftBehind left);
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
   void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) override;
@@ -71,6 +73,12 @@ class Recorder final : public OperatorListener {
   void decide(Call& call);
   // Whether the call, which takes foreign bytes, may run later with copies of them: notes which.
   bool copy_foreign(Call& call);
+  // Inside of a barrier operators have returned these.
+  void note_made_within(c10::ArrayRef<c10::IValue> results);
+  // The barrier has run: which of its requests are what it leaves to later calls.
+  void note_left_within(const KernelCost& cost);
+  // The storage, which is from outside, is what a barrier left.
+  void note_kept(const c10::StorageImpl* storage, StorageNumber number);
   // An operator is called inside of a barrier.
   void note_within(const c10::OperatorHandle& op, const c10::Stack& stack);
   // Adds the call, which has run.
@@ -90,8 +98,7 @@ class Recorder final : public OperatorListener {
   // held longer stands between the blocks of the heap, which then grows.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
   std::vector<StorageNumber> alive_;  // of those that were when last looked at
-  // What the step before left, by the number that it has there.
-  std::vector<std::pair<StorageNumber, c10::weak_intrusive_ptr<c10::StorageImpl>>> left_;
+  LeftBehind left_;
   OutsideMemory outside_;
   StreamsOfCalls streams_;
   std::size_t settled_ = 0;  // calls whose streams have the numbers of a record that has ended
@@ -103,6 +110,12 @@ class Recorder final : public OperatorListener {
   Aside aside_;
   // While a barrier runs: what its operators write.
   std::vector<StorageNumber>* wrote_ = nullptr;
+  // What operators inside of barriers made, and the request of a call that each is.
+  struct Within {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    std::uint32_t call = 0, request = KernelRequest::kNone;
+  };
+  std::vector<Within> within_;
 };
 
 }  // namespace berth::torch::step

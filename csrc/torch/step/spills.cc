@@ -322,11 +322,13 @@ void Spills::Use::end() noexcept {
   used_.clear();
 }
 
-void Spills::see(c10::StorageImpl& storage) {
+void Spills::see(c10::StorageImpl& storage, std::shared_ptr<c10::Event> arriving) {
   if (!on()) return;
   const std::lock_guard lock(mutex_);
   Entry* const entry = find_or_add(storage);
-  if (entry != nullptr && !entry->stream) entry->stream = stream_now(storage.device());
+  if (entry == nullptr) return;
+  if (!entry->stream) entry->stream = stream_now(storage.device());
+  if (arriving != nullptr) entry->arriving = std::move(arriving);
 }
 
 void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& stack) {

@@ -128,8 +128,9 @@ class Spills final : public RoomMaker {
   // A step has ended. The next one is expected to use its tensors in the same order: those that
   // were there before it, and the k-th one that it makes.
   void end_step();
-  // The storage has got bytes that an operator made: they may leave.
-  void see(c10::StorageImpl& storage);
+  // The storage has got bytes that an operator made: they may leave. Where another stream brings
+  // them, they have come with the event.
+  void see(c10::StorageImpl& storage, std::shared_ptr<c10::Event> arriving = nullptr);
   // As a schedule says, for storages that others have, too. Both do nothing where the storage has
   // to stay, or is there. A device copies by the stream `by`, which waits for the current one; on
   // the CPU there is none. What uses the storage later waits for the copy.

@@ -217,12 +217,11 @@ class StepProgram::State {
       const Scheduled& first = *others.front();
       others.erase(others.begin());
       ghost_.emplace(first, std::move(others), follow ? &follower_ : nullptr, &memory_,
-                     looks_at_bytes_);
+                     looks_at_bytes_, LeftBehind(last_candidate(), stats_.steps));
       tap_.emplace(*ghost_);
       elsewhere_.emplace(*ghost_);
     } else if (pause_.over()) {
-      recorder_.emplace(stats_.steps, candidates_.empty() ? nullptr : &candidates_.back(),
-                        looks_at_bytes_);
+      recorder_.emplace(stats_.steps, last_candidate(), looks_at_bytes_);
       tap_.emplace(*recorder_);
       elsewhere_.emplace(*recorder_);
       range_.emplace();
@@ -410,6 +409,10 @@ class StepProgram::State {
             .given = given_ ? &*given_ : nullptr};
   }
 
+  [[nodiscard]] const StepRecord* last_candidate() const {
+    return candidates_.empty() ? nullptr : &candidates_.back();
+  }
+
   void end_ghost(bool failed) {
     if (failed)
       ghost_->fail();
@@ -426,9 +429,14 @@ class StepProgram::State {
       ++stats_.diverged;
       stats_.last_divergence = ghost_->divergence();
       // A step that other threads joined in is no new one.
-      if (!ghost_->called_elsewhere()) learn(ghost_->take_record());
+      if (!ghost_->called_elsewhere()) {
+        StepRecord record = ghost_->take_record();
+        record.step = stats_.steps;
+        learn(std::move(record));
+      }
       return;
     }
+    if (!candidates_.empty()) note_left(candidates_.back(), stats_.steps, ghost_->take_left());
     ++stats_.scheduled;
     stats_.step_ns = began_.ns();
     stats_.schedule_ns = ghost_->schedule_ns();
@@ -492,7 +500,7 @@ class StepProgram::State {
   }
 
   void learn(StepRecord record) {
-    if (!candidates_.empty()) note_left(candidates_.back(), record);
+    if (!candidates_.empty()) note_left(candidates_.back(), record.step, record.left);
     if (!record.refusal.empty()) {
       refuse(record.refusal);
       return;

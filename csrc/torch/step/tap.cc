@@ -4,6 +4,7 @@
 #include "csrc/core/setup_mutex.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/composites.h"
+#include "csrc/torch/step/fused_groups.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/spill_parts.h"
@@ -97,6 +98,7 @@ void register_new_operators() {
   if (!kernels->behind()) return;
   kernels->register_new();
   register_composites();
+  register_fused_groups();
   register_subclasses();
   watch_backward_nodes_of_operators();
 }

@@ -3,6 +3,7 @@
 #include "csrc/core/bytes.h"
 #include "csrc/facts/rounding.h"
 #include "csrc/torch/step/kernel_cost.h"
+#include "csrc/torch/step/spills.h"
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -90,6 +91,8 @@ bool run_piece(const ConvolutionPlan& plan, const Piece& piece, const Tensors& t
   const at::Tensor& x = tensors.at(piece.x);
   const at::Tensor& w = tensors.at(piece.w);
   const at::Tensor& y = tensors.at(piece.y);
+  // Also those of a trial: its workspace may find no room, and they are what may leave.
+  const step::Spills::Use x_there(x.storage()), w_there(w.storage()), y_there(y.storage());
   if (!aligned(x, piece.convolution.x.alignment) || !aligned(w, piece.convolution.w.alignment) ||
       !aligned(y, piece.convolution.y.alignment))
     return false;
