@@ -136,25 +136,30 @@ def make():
         """
 import queue
 def make():
-    net, batches = mlp(), queue.Queue(2)
+    net, asked, batches = mlp(), queue.Queue(), queue.Queue()
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     def load():
         stream = side()
-        for k in range(STEPS + 4):
+        while True:
+            k = asked.get()
             with torch.cuda.stream(stream):
                 x = torch.full((256, 64), float(k)).pin_memory().cuda(non_blocking=True)
                 ready = torch.cuda.Event()
                 ready.record()
             batches.put((x, ready))
     threading.Thread(target=load, daemon=True).start()
+    asked.put(0)
+    ahead = [batches.get()]
     def body(k):
-        x, ready = batches.get()
+        asked.put(k + 1)  # beside this step; each step has one batch's work, however fast the thread is
+        x, ready = ahead.pop()
         torch.cuda.current_stream().wait_event(ready)
         x.record_stream(torch.cuda.current_stream())
         kept = x.clone()
         net(x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        ahead.append(batches.get())
         return [kept]
     return body
 """,
