@@ -237,7 +237,7 @@ class DryRun(unittest.TestCase):
         ):
             self.assertIn(words, text)
 
-    def test_a_program_that_needs_many_times_the_gpu_is_run_and_spills(self):
+    def test_a_program_that_needs_many_times_the_gpu_is_run_by_copies(self):
         script = pathlib.Path(self.folder.name) / "deep.py"
         script.write_text(DEEP)
         dry = [PYTHON, "-B", str(script), "--steps", "4"]
@@ -250,7 +250,9 @@ class DryRun(unittest.TestCase):
         self.assertGreater(step["resident_bytes"], step["budget_bytes"])
         self.assertLess(step["bound_bytes"], step["budget_bytes"])
         self.assertTrue(step["fits"], step)
-        self.assertEqual(step["spilled_bytes"], step["peak_bytes"] - step["budget_bytes"])
+        # Copies that are planned do.
+        self.assertLessEqual(step["peak_bytes"], step["budget_bytes"])
+        self.assertEqual(step["spilled_bytes"], 0)
 
     def test_a_program_whose_steps_are_no_ones_of_an_optimizer_has_no_schedule(self):
         large = "import torch\nfor k in range(4): torch.ones(700 << 20, dtype=torch.uint8, device='cuda')"
