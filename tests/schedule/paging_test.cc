@@ -106,16 +106,30 @@ TEST_CASE("What may not move stays, and what does not fit is said", "[schedule][
   CHECK_FALSE(best_paging(graph, alone, all_of(graph), 219, kFast));
 }
 
+// A random graph, its schedule without copies, rates, and what the schedule takes.
+struct Case {
+  Graph graph;
+  Schedule alone;
+  graph::CopyRates rates;
+  Verdict before;
+};
+
+Case random_case(std::mt19937& random) {
+  Case one;
+  one.graph = test::random_graph(random, 2 + random() % 12);
+  one.alone = one.graph.order.empty() ? in_order(one.graph)
+                                      : graph::schedule_of_order(one.graph, one.graph.order);
+  one.rates = {1 + random() % 4'000'000'000, 1 + random() % 4'000'000'000};
+  one.before = graph::replay(one.graph, one.alone, one.rates);
+  return one;
+}
+
 TEST_CASE("Schedules of random graphs fit with their residents away", "[schedule][residents]") {
   std::mt19937 random(7);
   int fitted = 0;
   for (int round = 0; round < 400; ++round) {
     CAPTURE(round);
-    const Graph graph = test::random_graph(random, 2 + random() % 12);
-    const Schedule alone =
-        graph.order.empty() ? in_order(graph) : graph::schedule_of_order(graph, graph.order);
-    const graph::CopyRates rates{1 + random() % 4'000'000'000, 1 + random() % 4'000'000'000};
-    const Verdict before = graph::replay(graph, alone, rates);
+    const auto [graph, alone, rates, before] = random_case(random);
     REQUIRE(before.violation == "");
     const Bytes budget = before.peak - before.resident * (random() % 5) / 4;
     const auto found = best_paging(graph, alone, residents_of(graph), budget, rates);
@@ -188,11 +202,7 @@ TEST_CASE("Random graphs with all that moves fit a budget", "[schedule][paging]"
   int fitted = 0;
   for (int round = 0; round < 400; ++round) {
     CAPTURE(round);
-    const Graph graph = test::random_graph(random, 2 + random() % 12);
-    const Schedule alone =
-        graph.order.empty() ? in_order(graph) : graph::schedule_of_order(graph, graph.order);
-    const graph::CopyRates rates{1 + random() % 4'000'000'000, 1 + random() % 4'000'000'000};
-    const Verdict before = graph::replay(graph, alone, rates);
+    const auto [graph, alone, rates, before] = random_case(random);
     const Bytes least = least_budget(graph).bytes;
     const Bytes budget = least + (before.peak - least) * (random() % 4) / 4;
     const auto found = best_paging(graph, alone, all_of(graph), budget, rates);
