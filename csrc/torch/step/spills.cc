@@ -42,10 +42,6 @@ constexpr Bytes kLeast = 512;
 // Uses of a step that are noted: 4 B each.
 constexpr std::uint32_t kMostUses = 1U << 20;
 
-// Host memory that is kept for the next tensors of its size.
-constexpr std::size_t kMostSpares = 256;
-constexpr Bytes kMostSpareBytes = Bytes{1} << 30;
-
 const Denial& away_text() {
   static const Denial why(
       "while they are on the host, since there was no room for them on the device. Read them by an "
@@ -127,14 +123,17 @@ Spills& Spills::get() {
 
 void Spills::allow(Bytes host_bytes) {
   const std::lock_guard lock(mutex_);
-  allowed_ = std::max(allowed_, host_bytes);
+  memory_.allow(host_bytes);
   set_room_maker(*this);
   on_.store(true, std::memory_order_release);
 }
 
 Spills::Figures Spills::figures() const {
   const std::lock_guard lock(mutex_);
-  return figures_;
+  Figures figures = figures_;
+  figures.host = memory_.away();
+  figures.host_peak = memory_.away_peak();
+  return figures;
 }
 
 Bytes Spills::known(std::optional<c10::Device> device) const {
@@ -367,9 +366,7 @@ void Spills::drop(void* entry) noexcept {
   auto& gone = *static_cast<Entry*>(entry);
   if (!gone.away) return;
   gone.away = false;
-  spills.figures_.host -= gone.copy.bytes;
-  spills.spare_bytes_ += gone.copy.bytes;
-  spills.keep_spare(gone, gone.left_on);
+  spills.memory_.end_away(std::exchange(gone.copy, {}), gone.left_on);
 }
 
 // What the storage had is no memory, and nobody is to be told that it is gone.
@@ -416,8 +413,7 @@ void Spills::bring_back(Entry& entry, bool scheduled, const std::optional<c10::S
     }
   }
   if (!scheduled) figures_.in += entry.copy.bytes;
-  figures_.host -= entry.copy.bytes;
-  copied_bytes_ += entry.copy.bytes;
+  memory_.come_back(entry.copy.bytes);
   entry.copied = true;
   if (entry.written) forget_copy(entry);
   if (!scheduled) figures_.ns += elapsed.ns();
@@ -470,48 +466,18 @@ Bytes Spills::leave(const std::vector<Strong>& storages, Bytes bytes) {
 }
 
 bool Spills::host_has(Bytes bytes) {
-  const auto fits = [&] {
-    return figures_.host + copied_bytes_ + spare_bytes_ + bytes <= allowed_;
-  };
-  const auto drop_spares = [&] {
-    for (; !fits() && !spares_.empty(); spares_.pop_front())
-      spare_bytes_ -= spares_.front().copy.bytes;
-  };
-  drop_spares();
-  for (auto one = entries_.begin(); !fits() && one != entries_.end(); ++one) {
+  for (auto one = entries_.begin(); !memory_.has(bytes) && one != entries_.end(); ++one)
     forget_copy(*one);
-    drop_spares();
-  }
-  return fits();
+  return memory_.has(bytes);
 }
 
 void Spills::forget_copy(Entry& entry) {
   if (!std::exchange(entry.copied, false)) return;
-  copied_bytes_ -= entry.copy.bytes;
   // Of one that is still on its way libtorch knows when the memory is free.
-  if (entry.arriving != nullptr) {
-    entry.copy = {};
-    return;
-  }
-  spare_bytes_ += entry.copy.bytes;
-  keep_spare(entry, entry.stream);
-}
-
-Spills::Copy Spills::take_spare(Bytes bytes, const std::optional<c10::Stream>& stream) {
-  const auto found = std::find_if(spares_.begin(), spares_.end(), [&](const Spare& one) {
-    return one.copy.bytes == bytes && one.stream == stream;
-  });
-  if (found == spares_.end()) return {};
-  Copy copy = std::move(found->copy);
-  spares_.erase(found);
-  spare_bytes_ -= bytes;
-  return copy;
-}
-
-void Spills::keep_spare(Entry& entry, const std::optional<c10::Stream>& last) {
-  spares_.push_back({std::exchange(entry.copy, {}), last});
-  for (; spares_.size() > kMostSpares || spare_bytes_ > kMostSpareBytes; spares_.pop_front())
-    spare_bytes_ -= spares_.front().copy.bytes;
+  if (entry.arriving != nullptr)
+    memory_.drop_copy(std::exchange(entry.copy, {}));
+  else
+    memory_.end_copy(std::exchange(entry.copy, {}), entry.stream);
 }
 
 Spills::Copy Spills::copy_of(c10::StorageImpl& storage, Copy room) {
@@ -544,28 +510,27 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<
   std::optional<c10::Stream> copies = entry.stream;
   if (entry.copied && entry.copy.bytes == bytes) {
     entry.copied = false;
-    copied_bytes_ -= bytes;
+    memory_.leave_again(bytes);
     block = nullptr;
   } else {
     forget_copy(entry);
     if (!host_has(bytes)) {
       why_ = fmt::format("{} of tensors are on the host, of {} that host_memory allows",
-                         format_bytes(figures_.host), format_bytes(allowed_));
+                         format_bytes(memory_.away()), format_bytes(memory_.allowed()));
       return false;
     }
-    Copy room = take_spare(bytes, entry.stream);
+    Copy room = memory_.take_spare(bytes, entry.stream);
     std::optional<c10::StreamGuard> on;
     if (by) {
       copies = by;
-      if (room.bytes == 0) room = take_spare(bytes, by);
+      if (room.bytes == 0) room = memory_.take_spare(bytes, by);
       wait_for(*entry.stream, *by);
       on.emplace(*by);
     }
     entry.copy = copy_of(storage, std::move(room));
+    memory_.leave(bytes);
     if (!scheduled) figures_.out += bytes;
   }
-  figures_.host += bytes;
-  figures_.host_peak = std::max(figures_.host_peak, figures_.host);
   // A block of another stream is free once this stream has copied it.
   if (entry.stream)
     c10::impl::VirtualGuardImpl(device.type())

@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/torch/shared/room.h"
+#include "csrc/torch/step/spill_memory.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -12,7 +13,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -158,15 +158,7 @@ class Spills final : public RoomMaker {
   using Strong = c10::intrusive_ptr<c10::StorageImpl>;
   using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-  struct Copy {                          // on the host
-    std::unique_ptr<std::byte[]> plain;  // of the CPU
-    at::Tensor pinned;                   // of a device
-    Bytes bytes = 0;                     // 0: there is none
-  };
-  struct Spare {
-    Copy copy;
-    std::optional<c10::Stream> stream;
-  };
+  using Copy = SpillMemory::Copy;
   struct Entry {
     Weak storage;
     c10::StorageImpl* address = nullptr;
@@ -222,14 +214,10 @@ class Spills final : public RoomMaker {
   // The current stream waits for its copy.
   static void wait_for_arrival(Entry& entry);
   [[nodiscard]] static bool may_leave(const Entry& entry, const std::optional<c10::Stream>& stream);
-  // Whether there is room for so much more on the host, once spare memory goes.
+  // Whether there is room for so much more on the host, once what may go there has gone.
   bool host_has(Bytes bytes);
   // Its copy, if any, is none of it any more.
   void forget_copy(Entry& entry);
-  // Host memory of that size whose last copy was on that stream; none where there is none.
-  Copy take_spare(Bytes bytes, const std::optional<c10::Stream>& stream);
-  // `last`: the stream that used it last.
-  void keep_spare(Entry& entry, const std::optional<c10::Stream>& last);
   static void put(c10::StorageImpl& storage, c10::DataPtr block);
   // Why nothing of the device may leave.
   [[nodiscard]] std::string who_stays(c10::Device device) const;
@@ -240,14 +228,11 @@ class Spills final : public RoomMaker {
   static std::atomic<bool> on_;
   std::atomic<bool> allocators_ask_{true};
   mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
-  Bytes allowed_ = 0;
-  Figures figures_;
+  Figures figures_;           // but for what memory_ counts
+  SpillMemory memory_;
   std::string why_;
   Entries entries_;  // the least recently used first
   std::unordered_map<const c10::StorageImpl*, Entries::iterator> by_storage_;
-  std::deque<Spare> spares_;  // the oldest first
-  Bytes spare_bytes_ = 0;
-  Bytes copied_bytes_ = 0;                      // copies of tensors that are there
   const c10::StorageImpl* compared_ = nullptr;  // let_compare() stands until it is taken
   std::size_t alive_ = 0;                       // entries after the last look for dead ones
   // The clock of this step, and how long the one before was; what both made, in order.
