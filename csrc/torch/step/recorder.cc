@@ -125,34 +125,34 @@ void Recorder::note_made_within(c10::ArrayRef<c10::IValue> results) {
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       if (!tensor.defined() || !tensor.has_storage()) return;
       const c10::StorageImpl* const made = tensor.storage().unsafeGetStorageImpl();
-      const auto is_it = [&](const Within& one) {
-        return one.storage._unsafe_get_target() == made;
-      };
-      if (numbers_.contains(made) || std::any_of(within_.begin(), within_.end(), is_it)) return;
-      within_.push_back({.storage = tensor.storage().getWeakStorageImpl()});
+      if (within_.size() >= KernelCost::kMostRequests || numbers_.contains(made)) return;
+      within_.try_emplace(made, Within{.storage = tensor.storage().getWeakStorageImpl()});
     });
 }
 
 void Recorder::note_left_within(const KernelCost& cost) {
   const auto call = static_cast<std::uint32_t>(record_.calls.size());
-  std::erase_if(within_, [&](Within& one) {
+  for (auto entry = within_.begin(); entry != within_.end();) {
+    Within& one = entry->second;
     const auto there = one.storage.lock();
-    if (there == nullptr) return true;
-    if (one.request != KernelRequest::kNone) return false;  // of a barrier before
-    one.call = call;
-    one.request = cost.request_of(there->data());
-    return one.request == KernelRequest::kNone;
-  });
+    if (there != nullptr && one.request == KernelRequest::kNone) {  // of no barrier before
+      one.call = call;
+      one.request = cost.request_of(there->data());
+    }
+    if (there == nullptr || one.request == KernelRequest::kNone)
+      entry = within_.erase(entry);
+    else
+      ++entry;
+  }
 }
 
 void Recorder::note_kept(const c10::StorageImpl* storage, StorageNumber number) {
-  const auto found = std::find_if(within_.begin(), within_.end(), [&](const Within& one) {
-    return one.storage._unsafe_get_target() == storage;
-  });
-  if (found == within_.end() || found->call >= record_.calls.size()) return;
-  std::vector<KernelRequest>& requests = record_.calls[found->call].requests;
-  if (found->request < requests.size() && requests[found->request].result == KernelRequest::kNone)
-    requests[found->request].kept = number;
+  const auto found = within_.find(storage);
+  if (found == within_.end() || found->second.call >= record_.calls.size()) return;
+  std::vector<KernelRequest>& requests = record_.calls[found->second.call].requests;
+  const std::uint32_t request = found->second.request;
+  if (request < requests.size() && requests[request].result == KernelRequest::kNone)
+    requests[request].kept = number;
 }
 
 void Recorder::drop_dead() {

@@ -110,12 +110,13 @@ class Recorder final : public OperatorListener {
   Aside aside_;
   // While a barrier runs: what its operators write.
   std::vector<StorageNumber>* wrote_ = nullptr;
-  // What operators inside of barriers made, and the request of a call that each is.
+  // What operators inside of barriers made, at most KernelCost::kMostRequests, and the request of a
+  // call that each is. Their weak references keep the addresses theirs.
   struct Within {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     std::uint32_t call = 0, request = KernelRequest::kNone;
   };
-  std::vector<Within> within_;
+  std::unordered_map<const c10::StorageImpl*, Within> within_;
 };
 
 }  // namespace berth::torch::step
