@@ -42,7 +42,11 @@ def free_host_memory() -> int:
 
 
 class _Rounds:
-    """Finds where a round of optimizers ends: with the one that is called least often, the last new one of several."""
+    """Finds where a round of optimizers ends: with the one that is called least often, the last new one of several.
+
+    An optimizer is out of it that was not called for twice as long as between two of its calls before. So is one that
+    is gone, whose id another may have.
+    """
 
     def __init__(self) -> None:
         self._calls: collections.deque[int] = collections.deque(maxlen=_WINDOW)
@@ -52,6 +56,8 @@ class _Rounds:
     def ends(self, optimizer: int) -> bool:
         """Whether a round ends with this call."""
         self._calls.append(optimizer)
+        for one in [one for one in set(self._calls) if self._has_left(one)]:
+            self._forget(one)
         counts = collections.Counter(self._calls)
         self._order = [one for one in self._order if one in counts]
         if optimizer not in self._order:
@@ -63,9 +69,17 @@ class _Rounds:
         if optimizer != last and self._length < _LONGEST_ROUND:
             return False
         if optimizer != last:  # which is called no more
-            self._calls = collections.deque((one for one in self._calls if one != last), _WINDOW)
+            self._forget(last)
         self._length = 0
         return True
+
+    def _forget(self, optimizer: int) -> None:
+        self._calls = collections.deque((one for one in self._calls if one != optimizer), _WINDOW)
+
+    def _has_left(self, optimizer: int) -> bool:
+        calls = [n for n, one in enumerate(self._calls) if one == optimizer]
+        between = [last - first for first, last in zip(calls, calls[1:])]
+        return bool(between) and len(self._calls) - 1 - calls[-1] > 2 * max(between)
 
 
 def _leave_job() -> None:

@@ -67,6 +67,21 @@ for step in range(14):
     print(loss.item().hex())
 finish(*made.parameters(), *told.parameters())
 """,
+    # One optimizer after the other. The first is kept, and the last ones may have the address of one that is gone.
+    "phases": """
+first = None
+for phase in range(4):
+    net = net_of()
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    first = first or optimizer
+    for step in range(40 if phase < 2 else 9):
+        loss = net(torch.randn(16, 32)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item().hex())
+finish(*net.parameters())
+""",
     # Several backward passes a step, and a scaler of gradients.
     "accumulates": """
 net = net_of()
@@ -277,6 +292,7 @@ print(json.dumps(found))
 SCHEDULED = {
     "plain": 10,
     "gan": 6,
+    "phases": 40,
     "accumulates": 6,
     "slices": 18,
     "loader": 20,
@@ -366,6 +382,8 @@ class Loops(ProgramCase):
                 self.assertGreaterEqual(stats["scheduled"], SCHEDULED[name], under.stderr)
                 if name == "rounds":
                     self.assertLessEqual(stats["steps"], 41)
+                if name == "phases":
+                    self.assertEqual(stats["steps"], 98)
                 self.assertEqual("no two of 16 were the same" in under.stderr, name == "unlike", under.stderr)
 
     def test_fits(self):
