@@ -71,7 +71,8 @@ struct StepProgramStats {
   std::uint64_t programs = 0;   // different steps that are known
   std::uint64_t planning = 0;   // of those, which are being planned now
   std::uint64_t made = 0;       // schedules so far, also of steps that are known no more
-  std::uint64_t refined = 0;    // of steps that were planned once more by measured times
+  // Of steps that were planned once more: by measured times, or within less where they spilled.
+  std::uint64_t refined = 0;
   std::uint64_t operators = 0;  // of the last scheduled step
   // Bytes: the schedule's peak, everything counted; the part of it that is there between steps; the
   // peak of the recorded step with each value released after its last use.

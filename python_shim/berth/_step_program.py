@@ -36,7 +36,7 @@ class StepProgramStats:
     made: int
     """Schedules so far, also of programs that are no longer known."""
     refined: int
-    """Programs that were planned once more, by measured times."""
+    """Programs that were planned once more: by measured times, or within less than the budget since their steps spilled."""
     operators: int
     """Operators of the last scheduled step."""
     predicted_peak: int

@@ -59,6 +59,7 @@ PAGING = ((STEP, "[paging],[residents]"),)
 # With libtorch.
 PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
 THREADS = (("berth_torch_step_test", "[threads]"),)
+SHORTFALL = (("berth_torch_step_test", "[shortfall]"),)
 STREAMS = (("berth_torch_streams_test", "[streams]"),)
 
 
@@ -517,6 +518,10 @@ MUTANTS = (
     Mutant("threads-takes", "threads", "what another thread takes of a step has no bytes there", Swap("!any_argument", "any_argument"), THREADS),
     Mutant("threads-draws", "threads", "another thread draws before what a step has put off", Swap("facts_of(op).random && !", ""), THREADS),
     Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", Swap("writes) refuse", "!writes) refuse"), THREADS),
+    Mutant("step-cut-first", "step", "what the first step by a schedule spills cuts its budget", Drop(), SHORTFALL),
+    Mutant("step-cut-worth", "step", "steps that spill next to nothing cut their budget", Replace("static_cast<void>(all);"), SHORTFALL),
+    Mutant("step-cut-half", "step", "a budget is cut below its half", Drop(), SHORTFALL),
+    Mutant("step-cut-failed", "step", "a budget within which nothing was found is cut again", Drop(), SHORTFALL),
     Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),
     Mutant("step-number", "step", "numbers that change are those of the record", Replace("static_cast<void>(n);"), PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", Swap("readers[one.storage] != 1 ||\n          last[one.storage] != &call ||", ""), PROGRAMS),

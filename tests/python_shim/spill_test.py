@@ -92,7 +92,7 @@ net = Net(width).to(device)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=variant == "lists")
 program = program_of()
 losses, spilled = [], []
-for step in range(10):
+for step in range(int(os.environ.get("STEPS", 10))):
     ids = torch.randint(200, (rows, 64), device=device)
     with program.step():
         optimizer.zero_grad()
@@ -104,7 +104,7 @@ for step in range(10):
 stats = program.stats()
 there = berth.stats(device).live if limit else 0  # between steps
 said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]), spilled=spilled, there=there,
-     offloaded=stats.offloaded_bytes, predicted=stats.predicted_peak, recorded=stats.recorded_peak, scheduled=stats.scheduled, not_met=stats.budget_not_met)
+     offloaded=stats.offloaded_bytes, predicted=stats.predicted_peak, recorded=stats.recorded_peak, scheduled=stats.scheduled, refined=stats.refined, not_met=stats.budget_not_met)
 """
 )
 
@@ -115,7 +115,7 @@ LOOP = (
 import berth._loop
 net = Net(384).to(device)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
-spilled, left = [], 9
+spilled, left = [], 20
 while left and len(spilled) < 60:
     ids = torch.randint(200, (8, 64), device=device)
     optimizer.zero_grad()
@@ -666,6 +666,19 @@ class Spills(ProgramCase):
                 self.assertLess(found["there"], 148 << 20)
                 self.assertGreaterEqual(found["scheduled"], 6)
                 self.assertEqual(len(set(found["spilled"][7:])), 1, found["spilled"])
+
+    def test_a_budget_above_what_the_device_has_room_for(self):
+        """The schedule has 11 MiB, the device 9: after four steps by it there is one within less."""
+        wide = self.answer(PLANNED, "cpu", 0, 1 << 30, "elements", STEPS="16")
+        tight = self.answer(PLANNED, "cpu", 9 << 20, 1 << 30, "elements", BUDGET="11MiB", STEPS="16")
+        for name in ("losses", "state", "generator"):
+            self.assertEqual(wide[name], tight[name], name)
+        self.assertLessEqual(tight["peak"], 9 << 20)
+        self.assertGreater(tight["refined"], 0)
+        self.assertLess(tight["predicted"], 9 << 20)
+        spilled = [then - before for before, then in zip(tight["spilled"], tight["spilled"][1:])]
+        self.assertGreater(max(spilled[3:6]), 1 << 20, spilled)
+        self.assertLess(max(spilled[-3:]), 9 << 14, spilled)
 
     def test_workspaces_of_libraries_are_none_of_the_steps_memory(self):
         """They have 64 MiB of 160, and never leave: 152 MiB less these are for the step, of which 5 % are left."""

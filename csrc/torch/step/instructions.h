@@ -5,6 +5,7 @@
 #include "csrc/torch/shared/backend.h"
 #include "csrc/torch/step/kernel_times.h"
 #include "csrc/torch/step/program.h"
+#include "csrc/torch/step/shortfall.h"
 
 #include <cstdint>
 #include <memory>
@@ -103,6 +104,7 @@ struct Scheduled {
   // The plan that is being looked for meanwhile, by the planning thread's number; 0: none.
   std::uint64_t ticket = 0;
   bool meanwhile = false;  // as recorded, until the first plan is there
+  Shortfall shortfall = {};
   // Where times decide what the schedule is, until it was planned once more; else null.
   std::unique_ptr<Refinement> refinement = {};
   [[nodiscard]] KernelTimes* times() const noexcept {

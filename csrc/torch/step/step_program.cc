@@ -20,6 +20,7 @@
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/roofline_times.h"
 #include "csrc/torch/step/scheduling.h"
+#include "csrc/torch/step/shortfall.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
@@ -184,6 +185,7 @@ class StepProgram::State {
 
   void begin() {
     ++stats_.steps;
+    spilled_before_ = Spills::get().figures().out;
     expect_mark_by_program();
     if (as_written()) return;
     if (planning_.lost()) plan_lost();
@@ -288,7 +290,9 @@ class StepProgram::State {
       }
       const bool scheduled = !failed && !ghost_->diverged();
       ghost_.reset();
-      if (scheduled) refine_front();
+      if (!scheduled) return;
+      refine_front();
+      shrink_front();
     }
   }
 
@@ -309,15 +313,33 @@ class StepProgram::State {
   // The program that has just run, by the times that it took.
   void refine_front() {
     Scheduled& ran = programs_.front();
+    if (ran.ticket != 0) return;
     try {
       std::unique_ptr<Refinement> before;
       std::optional<Program> program = measured_anew(ran, before);
       if (!program) return;
       ran.ticket =
-          planning_.plan(*std::move(program), scheduling(), std::move(before), beside(&ran));
+          planning_.plan(*std::move(program), scheduling(ran), std::move(before), beside(&ran));
       wait_for_plans();
     } catch (const std::exception& error) {
       no_times(ran, error.what());
+    }
+  }
+
+  // The program that has just run, within less where its steps spill.
+  void shrink_front() {
+    Scheduled& ran = programs_.front();
+    if (options_.memory_budget == 0 || given_ || ran.ticket != 0 || ran.meanwhile ||
+        !ran.budget_not_met.empty())
+      return;
+    if (!ran.shortfall.end_step(Spills::get().figures().out - spilled_before_,
+                                options_.memory_budget))
+      return;
+    try {
+      ran.ticket = planning_.plan(ran.program, scheduling(ran), nullptr, beside(&ran));
+      wait_for_plans();
+    } catch (const std::exception&) {  // no memory for it: the schedule stays
+      ran.shortfall.end_search(false);
     }
   }
 
@@ -361,13 +383,22 @@ class StepProgram::State {
   }
 
   void take_refined(Scheduled& ran, PlanningThread::Planned& found) {
-    if (!found.scheduled) {
+    Shortfall shortfall = ran.shortfall;
+    bool taken = false;
+    if (shortfall.asked()) {
+      taken = found.scheduled && found.scheduled->budget_not_met.empty();
+      shortfall.end_search(taken);
+      if (taken) ran = *std::move(found.scheduled);
+    } else if (!found.scheduled) {
       no_times(ran, found.error);
-    } else if (take_if_better(ran, *std::move(found.scheduled), scheduling())) {
-      ++stats_.refined;
-      takes_over_ = true;
-      foretold_ = ran.foretold;
+    } else {
+      taken = take_if_better(ran, *std::move(found.scheduled), scheduling(ran));
     }
+    ran.shortfall = shortfall;
+    if (!taken) return;
+    ++stats_.refined;
+    takes_over_ = true;
+    foretold_ = ran.foretold;
   }
 
   void take_first(Scheduled& program, Scheduled made) {
@@ -390,6 +421,7 @@ class StepProgram::State {
   void plan_lost() {
     for (Scheduled& one : programs_) {
       if (one.ticket == 0) continue;
+      if (one.shortfall.asked()) one.shortfall.end_search(false);
       one.ticket =
           one.meanwhile ? planning_.plan(one.program, scheduling(), nullptr, beside(&one)) : 0;
     }
@@ -407,6 +439,12 @@ class StepProgram::State {
             .other_bits = options_.other_bits,
             .algorithms = algorithms_,
             .given = given_ ? &*given_ : nullptr};
+  }
+  // The same for a program that has run.
+  [[nodiscard]] SchedulingOptions scheduling(const Scheduled& of) const {
+    SchedulingOptions result = scheduling();
+    result.budget = of.shortfall.budget(result.budget);
+    return result;
   }
 
   [[nodiscard]] const StepRecord* last_candidate() const {
@@ -545,7 +583,8 @@ class StepProgram::State {
   std::string algorithms_;       // the file of what was measured of them
   bool looks_at_bytes_ = false;  // while steps are recorded
   StepProgramStats stats_;
-  Spills::Figures spills_;  // behind the last step
+  Spills::Figures spills_;    // behind the last step
+  Bytes spilled_before_ = 0;  // this step
   std::uint32_t told_of_spills_ = 0;
   double may_wait_;                   // for plans, seconds
   bool takes_over_ = false;           // another schedule than before, behind this step
