@@ -1,9 +1,11 @@
 """Programs that install berth on CUDA, on the stand-in: learning, what opened CUDA too early, graphs, traces, both devices at once."""
 
+import json
 import os
+import sys
 import unittest
 
-from support import PREAMBLE, ProgramCase
+from support import PREAMBLE, ProgramCase, run
 
 NETWORK = (
     PREAMBLE
@@ -20,6 +22,37 @@ def make(device="cuda"):
     return step
 """
 )
+
+# Each rank prints what lived and what was reserved at most.
+SHARDED = """
+import json, os, sys, torch, torch.distributed as dist
+if sys.argv[1] == "learn":
+    import berth
+    berth.install("cuda")
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+layer = lambda: torch.nn.TransformerEncoderLayer(4096, 32, 14336, dropout=0, batch_first=True)
+net = torch.nn.Sequential(*(layer() for _ in range(3)), torch.nn.Linear(4096, 32000)).cuda()
+precision = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+for one in net:
+    fully_shard(one, mp_policy=precision)
+fully_shard(net, mp_policy=precision)
+optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
+for step in range(8):
+    optimizer.zero_grad()
+    out = net(torch.randn(2, 4096, 4096, device="cuda"))
+    torch.nn.functional.cross_entropy(out.flatten(0, 1).float(), torch.zeros(8192, dtype=torch.long, device="cuda")).backward()
+    del out
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+line = {"rank": rank, "live": torch.cuda.max_memory_allocated(), "held": torch.cuda.max_memory_reserved()}
+if sys.argv[1] == "learn":
+    line["hits"] = berth.stats("cuda").hits
+os.write(1, (json.dumps(line) + "\\n").encode())
+dist.destroy_process_group()
+"""
 
 
 class Cuda(ProgramCase):
@@ -141,6 +174,32 @@ print(torch.cuda.get_allocator_backend(), sum(one != other for a, b in zip(addre
         self.assertEqual((native[0], learned), ("native", ["berth", "0"]))
 
     @unittest.skipIf(os.environ.get("BERTH_MEMORY") == "plain", "what lives in plain memory cannot leave its addresses")
+    def ranks(self, mode, **variables):
+        self.write("sharded.py", SHARDED)
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 4]
+        result = run(
+            [*launcher, "sharded.py", mode],
+            folder=self.folder,
+            standin=("--devices", "4", "--copy-limit", "65536"),
+            **variables,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr[-3000:])
+        found = sorted((json.loads(line) for line in result.stdout.splitlines()), key=lambda one: one["rank"])
+        self.assertEqual([one["rank"] for one in found], [0, 1, 2, 3])
+        return found
+
+    def test_equal_ranks_hold_the_same_and_what_lives(self):
+        """Streams of collectives go at their own pace on each rank."""
+        learning = self.ranks("learn")
+        natively = self.ranks("native", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        held = [one["held"] for one in learning]
+        self.assertLess(max(held), 1.01 * min(held), learning)
+        for ours, theirs in zip(learning, natively):
+            self.assertEqual(ours["live"], theirs["live"])
+            self.assertLessEqual(ours["held"], theirs["held"], (ours, theirs))
+            self.assertLess(ours["held"], 1.02 * ours["live"] + (2 << 20), ours)
+            self.assertGreater(ours["hits"], 0)
+
     def test_everything_leaves_the_gpu_for_a_while_and_comes_back(self):
         program = (
             "import berth\nberth.install('cuda')\n"
