@@ -376,6 +376,31 @@ said(ends=ends, spilled=program.stats().spilled_out)
 """
 )
 
+# A checkpoint that chooses by operator runs operators under a mode in Python: barriers, of which what one made may be on the host at the next one's end.
+CHOSEN = (
+    PROGRAM
+    + """
+import functools
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+def choose(context, op, *_, **__):
+    return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.addmm.default else CheckpointPolicy.PREFER_RECOMPUTE
+contexts = functools.partial(create_selective_checkpoint_contexts, choose)
+net = nn.Sequential(*[part for _ in range(3) for part in (nn.Linear(128, 128), nn.GELU(), nn.Dropout(0.1))])
+optimizer = torch.optim.AdamW(net.parameters())
+program = program_of() if host else None
+losses = []
+for step in range(6):
+    with program.step() if program else contextlib.nullcontext():
+        x = torch.randn(2048, 128, requires_grad=True)
+        loss = checkpoint(net, x, use_reentrant=False, context_fn=contexts).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append((loss.item().hex(), digest([x.grad])))
+said(losses=losses, state=digest(state_of(net, optimizer)), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # DistributedDataParallel compares storages that may be on the host, and its backend reads lists of lists by pointers.
 RANKS = (
     PROGRAM
@@ -728,6 +753,10 @@ class Spills(ProgramCase):
         for _ in range(2):
             wide, tight = self.same_bits(THREADS, 16 << 20, "")
             self.assertEqual(wide, tight)
+
+    def test_checkpoints_that_choose_by_operator(self):
+        wide, tight = self.same_bits(CHOSEN, 5500000, "")
+        self.assertEqual(wide, tight)
 
     def test_data_in_parallel(self):
         wide, tight = self.same_bits(RANKS, 14 << 20, "")
