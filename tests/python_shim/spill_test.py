@@ -401,6 +401,36 @@ said(losses=losses, state=digest(state_of(net, optimizer)), spilled=program.stat
 """
 )
 
+# torch.compile describes what it traces: weights, buffers and the first batch may leave as any.
+COMPILED = (
+    PROGRAM
+    + """
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(128, 512), nn.Linear(512, 128)
+        self.register_buffer("mean", torch.zeros(128))
+    def forward(self, x):
+        self.mean.lerp_(x.detach().mean(0), 0.05)
+        return x + nn.functional.dropout(self.narrow(nn.functional.gelu(self.wide(x - self.mean))), 0.1, self.training)
+net = nn.Sequential(*[Part() for _ in range(4)])
+for part in net:
+    part.compile(backend="aot_eager")
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+program = program_of() if host else None
+losses = []
+for step in range(6):
+    with program.step() if program else contextlib.nullcontext():
+        x = torch.randn(512, 128)
+        loss = (net(x) - x.sin()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+said(losses=losses, state=digest([*state_of(net, optimizer), *net.buffers()]), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # DistributedDataParallel compares storages that may be on the host, and its backend reads lists of lists by pointers.
 RANKS = (
     PROGRAM
@@ -756,6 +786,10 @@ class Spills(ProgramCase):
 
     def test_checkpoints_that_choose_by_operator(self):
         wide, tight = self.same_bits(CHOSEN, 5500000, "")
+        self.assertEqual(wide, tight)
+
+    def test_what_is_compiled_may_leave(self):
+        wide, tight = self.same_bits(COMPILED, 7 << 19, "")
         self.assertEqual(wide, tight)
 
     def test_data_in_parallel(self):
