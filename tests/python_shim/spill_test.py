@@ -376,6 +376,36 @@ said(ends=ends, spilled=program.stats().spilled_out)
 """
 )
 
+# Threads whose operators fit one by one, and not together: with results only, with memory inside, with writes, with draws.
+CROWD = (
+    PROGRAM
+    + """
+import threading
+program = program_of() if host else None
+found, errors = {}, []
+def work(name):
+    generator = torch.Generator().manual_seed(name)
+    a, b = (torch.randn(512, 512, generator=generator) for _ in range(2))
+    try:
+        for turn in range(30):
+            c = torch.where(a > 0, a, b)
+            b = torch.addcmul(b, c, a, value=0.1).tanh()
+            a = nn.functional.gelu(c @ b * 0.01).sort(1).values
+            a.add_(b.t()).cumsum_(1)
+            a = nn.functional.layer_norm(a, (512,)) + torch.rand(512, 512, generator=generator)
+        found[name] = digest([a, b])
+    except Exception as error:
+        errors.append(str(error)[:300])
+threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+begun = time.time()
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+said(found=[found.get(name) for name in range(4)], errors=errors, seconds=time.time() - begun, spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # A checkpoint that chooses by operator runs operators under a mode in Python: barriers, of which what one made may be on the host at the next one's end.
 CHOSEN = (
     PROGRAM
@@ -783,6 +813,12 @@ class Spills(ProgramCase):
         for _ in range(2):
             wide, tight = self.same_bits(THREADS, 16 << 20, "")
             self.assertEqual(wide, tight)
+
+    def test_threads_that_fit_one_by_one_take_turns(self):
+        wide, tight = self.same_bits(CROWD, 6 << 20, "")
+        self.assertEqual(tight["errors"], [])
+        self.assertEqual(wide["found"], tight["found"])
+        self.assertLess(tight["seconds"], 25, "an operator waited for what never comes")
 
     def test_checkpoints_that_choose_by_operator(self):
         wide, tight = self.same_bits(CHOSEN, 5500000, "")
