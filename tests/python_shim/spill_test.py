@@ -376,6 +376,30 @@ said(ends=ends, spilled=program.stats().spilled_out)
 """
 )
 
+# All activations of a recurrent network on packed sequences are made inside of one operator.
+PACKED = (
+    PROGRAM
+    + """
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+program = program_of() if host else None
+losses, state = [], []
+for kind in (nn.RNN, nn.GRU, nn.LSTM):
+    net = kind(64, 128, 2, batch_first=True, dropout=0.1, bidirectional=True)
+    optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+    for step in range(3):
+        x, lengths = torch.randn(32, 40, 64), torch.randint(10, 41, (32,))
+        with program.step() if program else contextlib.nullcontext():
+            optimizer.zero_grad()
+            y, _ = pad_packed_sequence(net(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))[0], batch_first=True)
+            loss = y.square().mean()
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item().hex())
+    state += digest(state_of(net, optimizer))
+said(losses=losses, state=state, spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # Threads whose operators fit one by one, and not together: with results only, with memory inside, with writes, with draws.
 CROWD = (
     PROGRAM
@@ -826,6 +850,11 @@ class Spills(ProgramCase):
 
     def test_what_is_compiled_may_leave(self):
         wide, tight = self.same_bits(COMPILED, 7 << 19, "")
+        self.assertEqual(wide, tight)
+
+    def test_networks_on_packed_sequences(self):
+        """The LSTM's step takes 40 MiB."""
+        wide, tight = self.same_bits(PACKED, 9 << 20, "")
         self.assertEqual(wide, tight)
 
     def test_data_in_parallel(self):

@@ -125,7 +125,7 @@ void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
   const OperatorFacts& facts = facts_of(op);
   const std::size_t below = stack->size() - op.schema().arguments().size();
   const c10::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
-  const bool inner = Spills::Use::any();
+  const bool inner = Spills::Use::inside_kernel();
   const bool writes = std::count(facts.writes.begin(), facts.writes.end(), true) > 0;
   // What is called inside of it may have had effects.
   const bool composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);

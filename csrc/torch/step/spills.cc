@@ -277,7 +277,15 @@ thread_local Spills::Use *innermost = nullptr, *outermost = nullptr;
 thread_local bool gives_way = false, fetches = false;
 }  // namespace
 
-bool Spills::Use::any() noexcept { return innermost != nullptr; }
+bool Spills::Use::inside_kernel() noexcept {
+  return innermost != nullptr && (innermost->keeps_inside_ || innermost->keeper() != nullptr);
+}
+
+Spills::Use* Spills::Use::keeper() const noexcept {
+  Use* one = outer_;
+  while (one != nullptr && !one->keeps_inside_) one = one->outer_;
+  return one;
+}
 
 bool Spills::Use::gave_way() noexcept { return std::exchange(gives_way, false); }
 
@@ -289,6 +297,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
     gives_way = false;
   }
   stands_ = true;
+  keeps_inside_ = !facts.points_to_arguments;
   if (facts.view || facts.allocates) return;
   // A collective waits for threads of its backend, which may need memory.
   if (outer_ == nullptr && !facts.collective) get().turns_.begin(turn_, begins_again);
@@ -342,8 +351,8 @@ void Spills::Use::end() noexcept {
   stands_ = false;
   {
     const std::lock_guard lock(get().mutex_);
-    if (outer_ != nullptr)
-      outer_->used_.insert(outer_->used_.end(), used_.begin(), used_.end());
+    if (Use* const keeper = this->keeper(); keeper != nullptr)
+      keeper->used_.insert(keeper->used_.end(), used_.begin(), used_.end());
     else
       for (void* const one : used_) --static_cast<Entry*>(one)->uses;
     used_.clear();
@@ -380,7 +389,7 @@ void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& s
     if (entry == nullptr) continue;
     if (!entry->stream) entry->stream = stream_now(one->device());
     entry->stays |= facts_of(op).opaque && !facts_of(op).resizes;
-    if (outer_ == nullptr) continue;
+    if (keeper() == nullptr) continue;
     ++entry->uses;
     used_.push_back(entry);
   }

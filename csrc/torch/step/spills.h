@@ -75,8 +75,8 @@ class Spills final : public RoomMaker {
 
   // While it stands, what an operator takes is there and stays. Throws c10::OutOfMemoryError where
   // there is no room for all of it. What operators inside take and make stays as long: the kernel
-  // around them may have its address. Operators of several threads that do not fit the memory
-  // together take turns (see operator_turns.h).
+  // around them may have its address, unless it points to its arguments alone. Operators of several
+  // threads that do not fit the memory together take turns (see operator_turns.h).
   class Use {
    public:
     // A call whose arguments are the last ones of `stack`. `begins_again`: whoever catches its
@@ -95,8 +95,8 @@ class Spills final : public RoomMaker {
     }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    // Whether an operator runs on this thread.
-    [[nodiscard]] static bool any() noexcept;
+    // Whether a kernel runs on this thread that may have the address of what it calls others with.
+    [[nodiscard]] static bool inside_kernel() noexcept;
     // From now on the call may begin again, or may not.
     void set_begins_again(bool may) {
       if (stands_ && outer_ == nullptr) [[unlikely]]
@@ -118,9 +118,12 @@ class Spills final : public RoomMaker {
     void bring_back();
     void see_results(const c10::OperatorHandle& op, const c10::Stack& stack);
     void end() noexcept;
+    // The use around this one with which what this one uses stays; null: none.
+    [[nodiscard]] Use* keeper() const noexcept;
     std::vector<void*> used_;  // entries
     bool stands_ = false;
-    Use* outer_ = nullptr;  // of the operator that calls this one
+    bool keeps_inside_ = true;  // what operators inside use stays
+    Use* outer_ = nullptr;      // of the operator that calls this one
     OperatorTurns::Turn turn_ = {};
 
     friend class Spills;
