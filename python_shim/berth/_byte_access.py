@@ -181,21 +181,23 @@ def _repr(method: _Method) -> _Method:
     return __repr__
 
 
-# Functions of FSDP that ask for a storage in order to resize it.
-_RESIZES = {
+# Functions that ask for a storage and not for its bytes: FSDP's resize it, those of torch.compile keep which one it is.
+_NO_BYTES = {
     ("torch.distributed.fsdp._fully_shard._fsdp_param", "alloc_storage"),
     ("torch.distributed.fsdp._fully_shard._fsdp_param", "free_storage"),
     ("torch.distributed.utils", "_alloc_storage"),
     ("torch.distributed.utils", "_free_storage"),
+    ("torch._subclasses.meta_utils", "describe_tensor"),
+    ("torch._subclasses.fake_tensor", "add_constant_storage_mapping"),
 }
 
 
-def _only_resizes() -> bool:
+def _needs_no_bytes() -> bool:
     """Whether such a function asks the caller of this one."""
     frame = sys._getframe(2)
     if frame.f_code.co_name == "_typed_storage" and frame.f_back is not None:
         frame = frame.f_back
-    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _RESIZES
+    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _NO_BYTES
 
 
 def _storage(method: _Method) -> _Method:
@@ -203,7 +205,7 @@ def _storage(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def untyped_storage(self: torch.Tensor) -> Any:
-        return method(self) if _only_resizes() else tells(self)
+        return method(self) if _needs_no_bytes() else tells(self)
 
     return untyped_storage
 

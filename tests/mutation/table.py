@@ -58,6 +58,7 @@ COPIES = ((STEP, "[timeline]"), (STEP, "[offload]~[acceptance]"))
 PAGING = ((STEP, "[paging],[residents]"),)
 # With libtorch.
 PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
+TURNS = (("berth_torch_step_test", "[turns]"),)
 THREADS = (("berth_torch_step_test", "[threads]"),)
 SHORTFALL = (("berth_torch_step_test", "[shortfall]"),)
 STREAMS = (("berth_torch_streams_test", "[streams]"),)
@@ -483,6 +484,9 @@ MUTANTS = (
     Mutant("copies-order", "copies", "reloads are triggered without those behind them", Replace("const std::uint64_t deadline = start_[run];"), COPIES),
 
     # --- Steps that run by a schedule: what their bits rest on.
+    Mutant("turns-admission", "step", "an operator begins though one of another thread has found no room", Drop(), TURNS),
+    Mutant("turns-end", "step", "an operator that waits for room does not hear that another has ended", Drop(), TURNS),
+    Mutant("turns-victim", "step", "an operator that may begin again is not told that others wait for it", Drop(), TURNS),
     Mutant("step-read", "step", "what the body calls behind a value that it read may run before it", Drop(), PROGRAMS),
     Mutant("step-draw-again", "step", "a draw that runs again draws from the generator as it is", Swap("!= generator_states_.end())\n      drawing.emplace(generator(), told->second);\n    else if (", "== generator_states_.end() &&", 2), PROGRAMS),
     Mutant("step-aside", "step", "a batch norm that runs again writes its statistics again", Drop(), PROGRAMS),

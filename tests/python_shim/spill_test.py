@@ -376,6 +376,115 @@ said(ends=ends, spilled=program.stats().spilled_out)
 """
 )
 
+# All activations of a recurrent network on packed sequences are made inside of one operator.
+PACKED = (
+    PROGRAM
+    + """
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+program = program_of() if host else None
+losses, state = [], []
+for kind in (nn.RNN, nn.GRU, nn.LSTM):
+    net = kind(64, 128, 2, batch_first=True, dropout=0.1, bidirectional=True)
+    optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+    for step in range(3):
+        x, lengths = torch.randn(32, 40, 64), torch.randint(10, 41, (32,))
+        with program.step() if program else contextlib.nullcontext():
+            optimizer.zero_grad()
+            y, _ = pad_packed_sequence(net(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))[0], batch_first=True)
+            loss = y.square().mean()
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item().hex())
+    state += digest(state_of(net, optimizer))
+said(losses=losses, state=state, spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
+# Threads whose operators fit one by one, and not together: with results only, with memory inside, with writes, with draws.
+CROWD = (
+    PROGRAM
+    + """
+import threading
+program = program_of() if host else None
+found, errors = {}, []
+def work(name):
+    generator = torch.Generator().manual_seed(name)
+    a, b = (torch.randn(512, 512, generator=generator) for _ in range(2))
+    try:
+        for turn in range(30):
+            c = torch.where(a > 0, a, b)
+            b = torch.addcmul(b, c, a, value=0.1).tanh()
+            a = nn.functional.gelu(c @ b * 0.01).sort(1).values
+            a.add_(b.t()).cumsum_(1)
+            a = nn.functional.layer_norm(a, (512,)) + torch.rand(512, 512, generator=generator)
+        found[name] = digest([a, b])
+    except Exception as error:
+        errors.append(str(error)[:300])
+threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+begun = time.time()
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+said(found=[found.get(name) for name in range(4)], errors=errors, seconds=time.time() - begun, spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
+# A checkpoint that chooses by operator runs operators under a mode in Python: barriers, of which what one made may be on the host at the next one's end.
+CHOSEN = (
+    PROGRAM
+    + """
+import functools
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+def choose(context, op, *_, **__):
+    return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.addmm.default else CheckpointPolicy.PREFER_RECOMPUTE
+contexts = functools.partial(create_selective_checkpoint_contexts, choose)
+net = nn.Sequential(*[part for _ in range(3) for part in (nn.Linear(128, 128), nn.GELU(), nn.Dropout(0.1))])
+optimizer = torch.optim.AdamW(net.parameters())
+program = program_of() if host else None
+losses = []
+for step in range(6):
+    with program.step() if program else contextlib.nullcontext():
+        x = torch.randn(2048, 128, requires_grad=True)
+        loss = checkpoint(net, x, use_reentrant=False, context_fn=contexts).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append((loss.item().hex(), digest([x.grad])))
+said(losses=losses, state=digest(state_of(net, optimizer)), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
+# torch.compile describes what it traces: weights, buffers and the first batch may leave as any.
+COMPILED = (
+    PROGRAM
+    + """
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(128, 512), nn.Linear(512, 128)
+        self.register_buffer("mean", torch.zeros(128))
+    def forward(self, x):
+        self.mean.lerp_(x.detach().mean(0), 0.05)
+        return x + nn.functional.dropout(self.narrow(nn.functional.gelu(self.wide(x - self.mean))), 0.1, self.training)
+net = nn.Sequential(*[Part() for _ in range(4)])
+for part in net:
+    part.compile(backend="aot_eager")
+optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+program = program_of() if host else None
+losses = []
+for step in range(6):
+    with program.step() if program else contextlib.nullcontext():
+        x = torch.randn(512, 128)
+        loss = (net(x) - x.sin()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.item().hex())
+said(losses=losses, state=digest([*state_of(net, optimizer), *net.buffers()]), spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # DistributedDataParallel compares storages that may be on the host, and its backend reads lists of lists by pointers.
 RANKS = (
     PROGRAM
@@ -741,6 +850,25 @@ class Spills(ProgramCase):
         for _ in range(2):
             wide, tight = self.same_bits(THREADS, 16 << 20, "")
             self.assertEqual(wide, tight)
+
+    def test_threads_that_fit_one_by_one_take_turns(self):
+        wide, tight = self.same_bits(CROWD, 6 << 20, "")
+        self.assertEqual(tight["errors"], [])
+        self.assertEqual(wide["found"], tight["found"])
+        self.assertLess(tight["seconds"], 25, "an operator waited for what never comes")
+
+    def test_checkpoints_that_choose_by_operator(self):
+        wide, tight = self.same_bits(CHOSEN, 5500000, "")
+        self.assertEqual(wide, tight)
+
+    def test_what_is_compiled_may_leave(self):
+        wide, tight = self.same_bits(COMPILED, 7 << 19, "")
+        self.assertEqual(wide, tight)
+
+    def test_networks_on_packed_sequences(self):
+        """The LSTM's step takes 40 MiB."""
+        wide, tight = self.same_bits(PACKED, 9 << 20, "")
+        self.assertEqual(wide, tight)
 
     def test_data_in_parallel(self):
         wide, tight = self.same_bits(RANKS, 14 << 20, "")

@@ -3,6 +3,7 @@
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/operator_kernels.h"
 #include "csrc/torch/step/spills.h"
+#include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>

@@ -102,7 +102,9 @@ std::vector<KernelRequest> KernelCost::requests(c10::ArrayRef<c10::IValue> resul
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
       const std::uint32_t result = number++;
       if (!tensor.defined() || !tensor.has_storage()) return;
-      KernelRequest* const made = memory_->find(tensor.storage().data());
+      // One that was there before may be on the host, and has no address.
+      c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+      KernelRequest* const made = memory_->find(storage._mutable_data_ptr_no_checks().get());
       if (made != nullptr && made->result == KernelRequest::kNone) made->result = result;
     });
   return memory_->requests;

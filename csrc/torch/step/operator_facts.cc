@@ -32,6 +32,11 @@ constexpr std::array kHiddenWrites = {
     HiddenWrite{"aten::mkldnn_rnn_layer_backward", "workspace"},
 };
 
+// Composite operators of which libtorch's source (ATen/native/RNN.cpp) shows that they point to
+// their argument `batch_sizes` alone. What they call makes all activations of a network.
+constexpr std::array<std::string_view, 4> kPointToArguments = {"aten::gru", "aten::lstm",
+                                                               "aten::rnn_relu", "aten::rnn_tanh"};
+
 // Operators whose numbers decide about shapes.
 bool shaped_by_numbers(std::string_view name) {
   return name.starts_with("aten::arange") || name.starts_with("aten::range") ||
@@ -180,6 +185,8 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
                 (facts.random && name.ends_with('_')) ||
                 std::any_of(schema.arguments().begin(), schema.arguments().end(), is_out);
   facts.listwise = name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_");
+  facts.points_to_arguments = std::find(kPointToArguments.begin(), kPointToArguments.end(), name) !=
+                              kPointToArguments.end();
   if (!writes && !facts.view) find_twins(op, facts);
   // Lists of numbers are as many and as large as in the record.
   facts.shapes_by_data =

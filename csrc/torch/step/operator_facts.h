@@ -51,6 +51,8 @@ struct OperatorFacts {
   bool collective = false;
   bool resizes = false;  // opaque, and gives its tensor's storage another size
   bool wraps = false;    // opaque, and makes a tensor that stands for its argument
+  // A composite operator that has no address but of its arguments' bytes when it calls others.
+  bool points_to_arguments = false;
   facts::Fails fails = facts::Fails::kNever;  // by what its arguments hold
   std::string refusal;                        // why no step program may have it
 };

@@ -130,14 +130,15 @@ void Recorder::note_made_within(c10::ArrayRef<c10::IValue> results) {
     });
 }
 
-void Recorder::note_left_within(const KernelCost& cost) {
+void Recorder::note_left_within(const KernelCost* cost) {
   const auto call = static_cast<std::uint32_t>(record_.calls.size());
   for (auto entry = within_.begin(); entry != within_.end();) {
     Within& one = entry->second;
     const auto there = one.storage.lock();
-    if (there != nullptr && one.request == KernelRequest::kNone) {  // of no barrier before
+    if (cost != nullptr && there != nullptr &&
+        one.request == KernelRequest::kNone) {  // of no barrier before
       one.call = call;
-      one.request = cost.request_of(there->data());
+      one.request = cost->request_of(there->_mutable_data_ptr_no_checks().get());
     }
     if (there == nullptr || one.request == KernelRequest::kNone)
       entry = within_.erase(entry);
@@ -511,7 +512,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     // Results are part of what is held at the end; a workspace is what there was besides.
     if (cost && cost->peak() > cost->held()) call.workspace = cost->peak() - cost->held();
     if (cost) call.requests = cost->requests(results);
-    if (cost && call.barrier && !call.requests.empty()) note_left_within(*cost);
+    if (call.barrier) note_left_within(call.requests.empty() ? nullptr : &*cost);
   }
   if (call.barrier)
     generators_.see();

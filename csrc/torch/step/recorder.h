@@ -75,8 +75,9 @@ class Recorder final : public OperatorListener {
   bool copy_foreign(Call& call);
   // Inside of a barrier operators have returned these.
   void note_made_within(c10::ArrayRef<c10::IValue> results);
-  // The barrier has run: which of its requests are what it leaves to later calls.
-  void note_left_within(const KernelCost& cost);
+  // The barrier has run: which of its requests are what it leaves to later calls; with null none
+  // is known.
+  void note_left_within(const KernelCost* cost);
   // The storage, which is from outside, is what a barrier left.
   void note_kept(const c10::StorageImpl* storage, StorageNumber number);
   // An operator is called inside of a barrier.

@@ -125,36 +125,42 @@ void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
   const OperatorFacts& facts = facts_of(op);
   const std::size_t below = stack->size() - op.schema().arguments().size();
   const c10::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
-  const bool inner = Spills::Use::any();
+  const bool inner = Spills::Use::inside_kernel();
   const bool writes = std::count(facts.writes.begin(), facts.writes.end(), true) > 0;
   // What is called inside of it may have had effects.
   const bool composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   const bool may_run_again = !facts.opaque && !composite && (!writes || facts.hides_writes);
   std::optional<GeneratorState> drawn_from;
   std::optional<HiddenCopies> before;
-  for (bool again = false;; again = true) {
+  bool again = false, ran = false;
+  for (;;) {
     bool begun = false;
     try {
-      Spills::Use use(op, *stack);
-      if (again) {
+      Spills::Use use(op, *stack, /*begins_again=*/true);
+      if (ran) {
         if (before) before->put_back();
       } else if ((facts.hides_writes || facts.random) && Spills::get().figures().host > 0) {
         if (facts.hides_writes) before.emplace(op, given);
         if (facts.random) drawn_from.emplace(generator_of(given));
       }
-      begun = true;
+      // Others may have drawn meanwhile.
+      use.set_begins_again(may_run_again && (!writes || before) && !facts.random);
+      begun = ran = true;
       run_with_room(op, stack, run);
       use.note_results(op, *stack);
       return;
     } catch (const c10::OutOfMemoryError&) {
       const bool may = may_run_again && (!writes || before) && (!facts.random || drawn_from);
-      if (again || inner || (begun && !may)) throw;
+      const bool gave_way = Spills::Use::gave_way();
+      if (inner || (begun && !may)) throw;
       RoomMaker& maker = Spills::get();
-      if (!maker.make_room(device_where_it_works(given), kMaxBytes)) throw;
+      if (!gave_way &&
+          (std::exchange(again, true) || !maker.make_room(device_where_it_works(given), kMaxBytes)))
+        throw;
     }
     stack->resize(below);
     stack->insert(stack->end(), given.begin(), given.end());
-    if (drawn_from) drawn_from->set(generator_of(given));
+    if (ran && drawn_from) drawn_from->set(generator_of(given));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
@@ -41,6 +42,9 @@ constexpr Bytes kLeast = 512;
 
 // Uses of a step that are noted: 4 B each.
 constexpr std::uint32_t kMostUses = 1U << 20;
+
+// Longer than a kernel that runs takes.
+constexpr OperatorTurns::Patience kPatience = std::chrono::seconds(30);
 
 const Denial& away_text() {
   static const Denial why(
@@ -110,9 +114,21 @@ void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
 
 std::atomic<bool> Spills::on_{false};
 
-Spills::Spills() {
-  BERTH_CHECK(::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
-                               [] { get().mutex_.unlock(); }) == 0,
+Spills::Spills() : turns_(kPatience) {
+  BERTH_CHECK(::pthread_atfork(
+                  [] {
+                    get().mutex_.lock();
+                    get().turns_.lock();
+                  },
+                  [] {
+                    get().turns_.unlock();
+                    get().mutex_.unlock();
+                  },
+                  [] {
+                    get().turns_.forget_others_in_child();
+                    get().turns_.unlock();
+                    get().mutex_.unlock();
+                  }) == 0,
               kSystem, "pthread_atfork has no memory left to register berth's handlers");
 }
 
@@ -256,16 +272,35 @@ void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
 }
 
 namespace {
-thread_local Spills::Use* innermost = nullptr;  // of an operator, on this thread
+// Of operators, on this thread.
+thread_local Spills::Use *innermost = nullptr, *outermost = nullptr;
+thread_local bool gives_way = false, fetches = false;
 }  // namespace
 
-bool Spills::Use::any() noexcept { return innermost != nullptr; }
+bool Spills::Use::inside_kernel() noexcept {
+  return innermost != nullptr && (innermost->keeps_inside_ || innermost->keeper() != nullptr);
+}
 
-void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool stays) {
-  outer_ = std::exchange(innermost, this);
-  stands_ = true;
+Spills::Use* Spills::Use::keeper() const noexcept {
+  Use* one = outer_;
+  while (one != nullptr && !one->keeps_inside_) one = one->outer_;
+  return one;
+}
+
+bool Spills::Use::gave_way() noexcept { return std::exchange(gives_way, false); }
+
+void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again) {
   const OperatorFacts& facts = facts_of(op);
+  outer_ = std::exchange(innermost, this);
+  if (outer_ == nullptr) {
+    outermost = this;
+    gives_way = false;
+  }
+  stands_ = true;
+  keeps_inside_ = !facts.points_to_arguments;
   if (facts.view || facts.allocates) return;
+  // A collective waits for threads of its backend, which may need memory.
+  if (outer_ == nullptr && !facts.collective) get().turns_.begin(turn_, begins_again);
   const std::size_t arguments = op.schema().arguments().size();
   const auto given = last_of(stack, arguments);
   c10::SmallVector<Used, 8> storages;
@@ -279,7 +314,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
       });
     });
   }
-  stays |= facts.opaque && !facts.resizes;  // it may keep a pointer
+  const bool stays = facts.opaque && !facts.resizes;  // it may keep a pointer
   {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
@@ -312,13 +347,20 @@ void Spills::Use::bring_back() {
 
 void Spills::Use::end() noexcept {
   if (innermost == this) innermost = outer_;
+  if (outermost == this) outermost = nullptr;
   stands_ = false;
-  const std::lock_guard lock(get().mutex_);
-  if (outer_ != nullptr)
-    outer_->used_.insert(outer_->used_.end(), used_.begin(), used_.end());
+  {
+    const std::lock_guard lock(get().mutex_);
+    if (Use* const keeper = this->keeper(); keeper != nullptr)
+      keeper->used_.insert(keeper->used_.end(), used_.begin(), used_.end());
+    else
+      for (void* const one : used_) --static_cast<Entry*>(one)->uses;
+    used_.clear();
+  }
+  if (outermost != nullptr)
+    outermost->turn_.calm();
   else
-    for (void* const one : used_) --static_cast<Entry*>(one)->uses;
-  used_.clear();
+    turn_.end();
 }
 
 void Spills::see(c10::StorageImpl& storage, std::shared_ptr<c10::Event> arriving) {
@@ -347,7 +389,7 @@ void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& s
     if (entry == nullptr) continue;
     if (!entry->stream) entry->stream = stream_now(one->device());
     entry->stays |= facts_of(op).opaque && !facts_of(op).resizes;
-    if (outer_ == nullptr) continue;
+    if (keeper() == nullptr) continue;
     ++entry->uses;
     used_.push_back(entry);
   }
@@ -581,6 +623,8 @@ bool Spills::fetch(c10::StorageImpl& storage, const std::optional<c10::Stream>& 
     const std::lock_guard lock(mutex_);
     --entry->uses;
   });
+  fetches = true;
+  const auto fetched = c10::make_scope_exit([] { fetches = false; });
   try {
     bring_back(*entry, true, by);
   } catch (const c10::OutOfMemoryError&) {
@@ -652,6 +696,16 @@ std::string Spills::who_stays(c10::Device device) const {
       format_bytes(used), format_bytes(others));
 }
 
+bool Spills::wait_for_others(std::uint64_t ended) {
+  // Threads that do a part of an operator would wait for that.
+  if (fetches || (outermost == nullptr && at::in_parallel_region())) return false;
+  OperatorTurns::Turn none;  // of a request outside of operators
+  const OperatorTurns::Answer answer =
+      turns_.wait(outermost == nullptr ? none : outermost->turn_, ended);
+  gives_way = answer == OperatorTurns::Answer::kGiveWay;
+  return answer == OperatorTurns::Answer::kAskAgain;
+}
+
 bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
   thread_local bool leaving = false;
   if (!on() || leaving) return false;
@@ -660,6 +714,7 @@ bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
   try {
     if (is_captured(device)) return false;
     const Elapsed elapsed;
+    const std::uint64_t ended = turns_.ended();
     {
       const std::lock_guard lock(mutex_);
       why_.clear();
@@ -670,10 +725,12 @@ bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
     if (freed < bytes) freed += leave(candidates(device, bytes - freed), bytes - freed);
     // Some of the first ones had to stay.
     if (freed < bytes) freed += leave(candidates(device, kMaxBytes), bytes - freed);
-    const std::lock_guard lock(mutex_);
-    if (freed == 0 && why_.empty()) why_ = who_stays(device);
-    figures_.ns += elapsed.ns();
-    return freed > 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (freed == 0 && why_.empty()) why_ = who_stays(device);
+      figures_.ns += elapsed.ns();
+    }
+    return freed > 0 || wait_for_others(ended);
   } catch (const std::exception& error) {  // no memory on the host, or a device that fails
     const std::lock_guard lock(mutex_);
     why_ = fmt::format("a tensor could not go to the host: {}", error.what());

@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/torch/shared/room.h"
+#include "csrc/torch/step/operator_turns.h"
 #include "csrc/torch/step/spill_memory.h"
 
 #include <ATen/core/Tensor.h>
@@ -74,13 +75,15 @@ class Spills final : public RoomMaker {
 
   // While it stands, what an operator takes is there and stays. Throws c10::OutOfMemoryError where
   // there is no room for all of it. What operators inside take and make stays as long: the kernel
-  // around them may have its address.
+  // around them may have its address, unless it points to its arguments alone. Operators of several
+  // threads that do not fit the memory together take turns (see operator_turns.h).
   class Use {
    public:
-    // A call whose arguments are the last ones of `stack`.
-    Use(const c10::OperatorHandle& op, const c10::Stack& stack) {
+    // A call whose arguments are the last ones of `stack`. `begins_again`: whoever catches its
+    // c10::OutOfMemoryError makes another use of it where gave_way() says so.
+    Use(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again = false) {
       if (on()) [[unlikely]]
-        begin(op, stack);
+        begin(op, stack, begins_again);
     }
     explicit Use(const c10::Storage& storage) {
       if (on()) [[unlikely]]
@@ -92,8 +95,16 @@ class Spills final : public RoomMaker {
     }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    // Whether an operator runs on this thread.
-    [[nodiscard]] static bool any() noexcept;
+    // Whether a kernel runs on this thread that may have the address of what it calls others with.
+    [[nodiscard]] static bool inside_kernel() noexcept;
+    // From now on the call may begin again, or may not.
+    void set_begins_again(bool may) {
+      if (stands_ && outer_ == nullptr) [[unlikely]]
+        get().turns_.set_begins_again(turn_, may);
+    }
+    // Whether the last use of this thread found no room because operators of other threads wait for
+    // what it had. Asked once.
+    [[nodiscard]] static bool gave_way() noexcept;
     // The call has run: its results, the last ones of `stack`, may leave from now on.
     void note_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
       if (on()) [[unlikely]]
@@ -101,15 +112,21 @@ class Spills final : public RoomMaker {
     }
 
    private:
-    void begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool stays = false);
+    void begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again);
     void begin(const c10::Storage& storage);
     // Of what it uses.
     void bring_back();
     void see_results(const c10::OperatorHandle& op, const c10::Stack& stack);
     void end() noexcept;
+    // The use around this one with which what this one uses stays; null: none.
+    [[nodiscard]] Use* keeper() const noexcept;
     std::vector<void*> used_;  // entries
     bool stands_ = false;
-    Use* outer_ = nullptr;  // of the operator that calls this one
+    bool keeps_inside_ = true;  // what operators inside use stays
+    Use* outer_ = nullptr;      // of the operator that calls this one
+    OperatorTurns::Turn turn_ = {};
+
+    friend class Spills;
   };
 
   // A storage that is there and stays, since others have its address.
@@ -219,6 +236,9 @@ class Spills final : public RoomMaker {
   // Its copy, if any, is none of it any more.
   void forget_copy(Entry& entry);
   static void put(c10::StorageImpl& storage, c10::DataPtr block);
+  // Whether this thread is to ask again, since an operator of another one has ended after `ended`
+  // was read.
+  bool wait_for_others(std::uint64_t ended);
   // Why nothing of the device may leave.
   [[nodiscard]] std::string who_stays(c10::Device device) const;
   // Forgets tensors that are gone, where there are many, or all of them.
@@ -228,7 +248,8 @@ class Spills final : public RoomMaker {
   static std::atomic<bool> on_;
   std::atomic<bool> allocators_ask_{true};
   mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
-  Figures figures_;           // but for what memory_ counts
+  OperatorTurns turns_;
+  Figures figures_;  // but for what memory_ counts
   SpillMemory memory_;
   std::string why_;
   Entries entries_;  // the least recently used first
