@@ -364,6 +364,20 @@ TEST_CASE("Bytes that libtorch did not allocate are read when the operator is ca
     });
     CHECK(stats.scheduled > 2);
   }
+  SECTION("and written then, also where no schema says so") {
+    const auto stats = as_eager([] {
+      auto mean = std::make_shared<std::vector<float>>(8, 0.0F);
+      auto variance = std::make_shared<std::vector<float>>(8, 1.0F);
+      return [mean, variance, w = torch::randn({16, 8})](int) {
+        const Tensor running_mean = torch::from_blob(mean->data(), {8});
+        const Tensor running_variance = torch::from_blob(variance->data(), {8});
+        const Tensor normal = torch::batch_norm(w.mul(3), {}, {}, running_mean, running_variance,
+                                                true, 0.1, 1e-5, false);
+        return normal.add((*mean)[3]).mul((*variance)[2]);
+      };
+    });
+    CHECK(stats.scheduled > 2);
+  }
   // 64 KiB are copied when the operator is called, more are read by a barrier.
   for (const std::int64_t floats : {100, 1 << 14, (1 << 14) + 1}) {
     DYNAMIC_SECTION("as they are then: " << floats) {
