@@ -6,16 +6,11 @@
 #include "csrc/torch/step/denied_bytes.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/leaving_blocks.h"
-#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/SparseCsrTensorUtils.h>
-#include <ATen/SparseTensorImpl.h>
-#include <ATen/native/SparseTensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
@@ -90,29 +85,10 @@ std::shared_ptr<Unseen> unseen_if_alone(bool enabled) {
   return is_profiled() ? nullptr : std::make_shared<Unseen>(enabled);
 }
 
-// Calls visit(const c10::Storage&) for what holds the tensor's bytes: of a sparse one the storages
-// of its indices and values.
-template <typename Visit>
-void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
-  if (!tensor.defined() || tensor.key_set().has(c10::DispatchKey::Python)) return;
-  if (tensor.is_sparse()) {
-    const at::SparseTensorImpl* const sparse = at::sparse::get_sparse_impl(tensor);
-    for_each_storage(sparse->indices(), visit);
-    for_each_storage(sparse->values(), visit);
-  } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
-    const auto* const sparse = at::sparse_csr::get_sparse_csr_impl(tensor);
-    for_each_storage(sparse->compressed_indices(), visit);
-    for_each_storage(sparse->plain_indices(), visit);
-    for_each_storage(sparse->values(), visit);
-  } else if (tensor.has_storage()) {
-    const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-    if (storage) visit(storage);
-  }
-}
-
 }  // namespace
 
 std::atomic<bool> Spills::on_{false};
+thread_local bool Spills::fetches_ = false;
 
 Spills::Spills() : turns_(kPatience) {
   BERTH_CHECK(::pthread_atfork(
@@ -271,96 +247,8 @@ void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
   entry->stream = stream;
 }
 
-namespace {
-// Of operators, on this thread.
-thread_local Spills::Use *innermost = nullptr, *outermost = nullptr;
-thread_local bool gives_way = false, fetches = false;
-}  // namespace
-
-bool Spills::Use::inside_kernel() noexcept {
-  return innermost != nullptr && (innermost->keeps_inside_ || innermost->keeper() != nullptr);
-}
-
-Spills::Use* Spills::Use::keeper() const noexcept {
-  Use* one = outer_;
-  while (one != nullptr && !one->keeps_inside_) one = one->outer_;
-  return one;
-}
-
-bool Spills::Use::gave_way() noexcept { return std::exchange(gives_way, false); }
-
-void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again) {
-  const OperatorFacts& facts = facts_of(op);
-  outer_ = std::exchange(innermost, this);
-  if (outer_ == nullptr) {
-    outermost = this;
-    gives_way = false;
-  }
-  stands_ = true;
-  keeps_inside_ = !facts.points_to_arguments;
-  if (facts.view || facts.allocates) return;
-  // A collective waits for threads of its backend, which may need memory.
-  if (outer_ == nullptr && !facts.collective) get().turns_.begin(turn_, begins_again);
-  const std::size_t arguments = op.schema().arguments().size();
-  const auto given = last_of(stack, arguments);
-  c10::SmallVector<Used, 8> storages;
-  for (std::size_t n = 0; n < arguments; ++n) {
-    const c10::IValue& value = given[n];
-    const bool written = facts.writes[n];
-    if (value.isStorage()) storages.push_back({value.toStorage().unsafeGetStorageImpl(), true});
-    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
-      for_each_storage(tensor, [&](const c10::Storage& storage) {
-        storages.push_back({storage.unsafeGetStorageImpl(), written});
-      });
-    });
-  }
-  const bool stays = facts.opaque && !facts.resizes;  // it may keep a pointer
-  {
-    Spills& spills = get();
-    const std::lock_guard lock(spills.mutex_);
-    for (const Used& one : storages)
-      if (one.storage == spills.compared_) spills.end_compare();
-    for (const Used& one : storages) spills.use(one, stays, used_);
-  }
-  bring_back();
-}
-
-void Spills::Use::begin(const c10::Storage& storage) {
-  stands_ = true;
-  {
-    Spills& spills = get();
-    const std::lock_guard lock(spills.mutex_);
-    // Whoever takes a storage may write it.
-    spills.use({storage.unsafeGetStorageImpl(), true}, false, used_);
-  }
-  bring_back();
-}
-
-void Spills::Use::bring_back() {
-  try {
-    for (void* const one : used_) get().bring_back(*static_cast<Entry*>(one));
-  } catch (...) {
-    end();
-    throw;
-  }
-}
-
-void Spills::Use::end() noexcept {
-  if (innermost == this) innermost = outer_;
-  if (outermost == this) outermost = nullptr;
-  stands_ = false;
-  {
-    const std::lock_guard lock(get().mutex_);
-    if (Use* const keeper = this->keeper(); keeper != nullptr)
-      keeper->used_.insert(keeper->used_.end(), used_.begin(), used_.end());
-    else
-      for (void* const one : used_) --static_cast<Entry*>(one)->uses;
-    used_.clear();
-  }
-  if (outermost != nullptr)
-    outermost->turn_.calm();
-  else
-    turn_.end();
+void Spills::note_stream(Entry& entry) {
+  if (!entry.stream) entry.stream = stream_now(entry.device);
 }
 
 void Spills::see(c10::StorageImpl& storage, std::shared_ptr<c10::Event> arriving) {
@@ -368,31 +256,8 @@ void Spills::see(c10::StorageImpl& storage, std::shared_ptr<c10::Event> arriving
   const std::lock_guard lock(mutex_);
   Entry* const entry = find_or_add(storage);
   if (entry == nullptr) return;
-  if (!entry->stream) entry->stream = stream_now(storage.device());
+  note_stream(*entry);
   if (arriving != nullptr) entry->arriving = std::move(arriving);
-}
-
-void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
-  const std::size_t results = op.schema().returns().size();
-  if (results > stack.size()) return;
-  c10::SmallVector<c10::StorageImpl*, 4> storages;
-  for (const c10::IValue& value : last_of(stack, results))
-    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
-      for_each_storage(tensor, [&](const c10::Storage& storage) {
-        storages.push_back(storage.unsafeGetStorageImpl());
-      });
-    });
-  Spills& spills = get();
-  const std::lock_guard lock(spills.mutex_);
-  for (c10::StorageImpl* const one : storages) {
-    Entry* const entry = spills.find_or_add(*one);
-    if (entry == nullptr) continue;
-    if (!entry->stream) entry->stream = stream_now(one->device());
-    entry->stays |= facts_of(op).opaque && !facts_of(op).resizes;
-    if (keeper() == nullptr) continue;
-    ++entry->uses;
-    used_.push_back(entry);
-  }
 }
 
 // --- Away and back ------------------------------------------------------------------------------
@@ -601,7 +466,7 @@ c10::DataPtr Spills::send(c10::StorageImpl& storage, const std::optional<c10::St
   const std::lock_guard lock(mutex_);
   Entry* const entry = find_or_add(storage);
   if (entry == nullptr) return block;
-  if (!entry->stream) entry->stream = stream_now(entry->device);
+  note_stream(*entry);
   try {
     (void)leave(*entry, storage, by, &block);
   } catch (const std::exception&) {  // no memory on the host: it stays
@@ -623,8 +488,8 @@ bool Spills::fetch(c10::StorageImpl& storage, const std::optional<c10::Stream>& 
     const std::lock_guard lock(mutex_);
     --entry->uses;
   });
-  fetches = true;
-  const auto fetched = c10::make_scope_exit([] { fetches = false; });
+  fetches_ = true;
+  const auto fetched = c10::make_scope_exit([] { fetches_ = false; });
   try {
     bring_back(*entry, true, by);
   } catch (const c10::OutOfMemoryError&) {
@@ -694,16 +559,6 @@ std::string Spills::who_stays(c10::Device device) const {
       "no tensor is left that could go to the host: operators use {} now, and somebody else may "
       "have the address of {}",
       format_bytes(used), format_bytes(others));
-}
-
-bool Spills::wait_for_others(std::uint64_t ended) {
-  // Threads that do a part of an operator would wait for that.
-  if (fetches || (outermost == nullptr && at::in_parallel_region())) return false;
-  OperatorTurns::Turn none;  // of a request outside of operators
-  const OperatorTurns::Answer answer =
-      turns_.wait(outermost == nullptr ? none : outermost->turn_, ended);
-  gives_way = answer == OperatorTurns::Answer::kGiveWay;
-  return answer == OperatorTurns::Answer::kAskAgain;
 }
 
 bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {

@@ -219,6 +219,8 @@ class Spills final : public RoomMaker {
   };
   void use(const Used& one, bool stays, std::vector<void*>& used);
   void end_compare();
+  // The first one that used it.
+  static void note_stream(Entry& entry);
   Entry& add(c10::StorageImpl& storage);
   void note_use(Entry& entry);
   // When it is used next, by the clock of this step and the next ones.
@@ -246,6 +248,7 @@ class Spills final : public RoomMaker {
   static void drop(void* entry) noexcept;
 
   static std::atomic<bool> on_;
+  static thread_local bool fetches_;  // a fetch() that must not wait
   std::atomic<bool> allocators_ask_{true};
   mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
   OperatorTurns turns_;
