@@ -417,7 +417,7 @@ def work(name):
             a = nn.functional.gelu(c @ b * 0.01).sort(1).values
             a.add_(b.t()).cumsum_(1)
             a = nn.functional.layer_norm(a, (512,)) + torch.rand(512, 512, generator=generator)
-        found[name] = digest([a, b])
+        found[name] = a, b
     except Exception as error:
         errors.append(str(error)[:300])
 threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
@@ -426,7 +426,8 @@ for one in threads:
     one.start()
 for one in threads:
     one.join()
-said(found=[found.get(name) for name in range(4)], errors=errors, seconds=time.time() - begun, spilled=program.stats().spilled_out if program else 0)
+# Not in the threads: what NumPy has stays, and would be none of the operators'.
+said(found=[digest(found[name]) for name in sorted(found)], errors=errors, seconds=time.time() - begun, spilled=program.stats().spilled_out if program else 0)
 """
 )
 
@@ -852,7 +853,8 @@ class Spills(ProgramCase):
             self.assertEqual(wide, tight)
 
     def test_threads_that_fit_one_by_one_take_turns(self):
-        wide, tight = self.same_bits(CROWD, 6 << 20, "")
+        # One operator takes 5 MiB at most. Each other thread may be about to free the last tensor that it had.
+        wide, tight = self.same_bits(CROWD, 10 << 20, "")
         self.assertEqual(tight["errors"], [])
         self.assertEqual(wide["found"], tight["found"])
         self.assertLess(tight["seconds"], 25, "an operator waited for what never comes")
