@@ -1,7 +1,14 @@
-"""The table of bench/gpu: its rows, in the order of worth. gpu_table.py fills it, gpu.py runs it."""
+"""What a row of bench/gpu is: a function that takes the Bench and returns an Answer. gpu_table.py has them all."""
 
 import dataclasses
 import typing
+
+ALLOCATORS = {
+    "caching": {"BERTH_MODE": "off"},
+    "expandable": {"BERTH_MODE": "off", "PYTORCH_ALLOC_CONF": "expandable_segments:True"},
+    "async": {"BERTH_MODE": "off", "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"},
+    "berth learn": {"BERTH_MODE": "learn"},
+}
 
 
 class Skip(Exception):
@@ -29,6 +36,23 @@ def failed(text, **data):
 
 def ran(text, **data):
     return Answer("ran", text, data)
+
+
+def decided(bench, good, text, **data):
+    """pass or fail on a GPU; on the stand-in values mean nothing, so only that it ran."""
+    if bench.standin:
+        return ran(text, **data)
+    return passed(text, **data) if good else failed(text, **data)
+
+
+def size(bench):
+    return ["--size", "small"] if bench.small else []
+
+
+def misses(result):
+    """Per step, over the second half of the steps: requests that did not get the bytes that the plan has for them."""
+    steps = result["steps"][len(result["steps"]) // 2 :]
+    return [step["misses"] + step["unplanned"] for step in steps]
 
 
 @dataclasses.dataclass

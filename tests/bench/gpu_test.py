@@ -23,8 +23,8 @@ PART, *BUILT = sys.argv[1:]
 sys.path.insert(0, str(ROOT / "bench/tools"))
 sys.dont_write_bytecode = True
 import gpu_pack  # noqa: E402
-import gpu_table  # noqa: E402
-from gpu_rows import ROWS  # noqa: E402
+import gpu_working_rows  # noqa: E402
+from gpu_table import ROWS  # noqa: E402
 from training import Failure  # noqa: E402
 
 
@@ -99,7 +99,7 @@ class TheTable(unittest.TestCase):
     def test_every_case_of_the_device_is_a_row(self):
         text = (ROOT / "tests/cuda/gpu_test.cc").read_text()
         self.assertEqual(
-            len(gpu_table.CASES), len(re.findall(r"^TEST_CASE\(", text, re.MULTILINE)) - 1
+            len(gpu_working_rows.CASES), len(re.findall(r"^TEST_CASE\(", text, re.MULTILINE)) - 1
         )  # the other process of a case
 
 
