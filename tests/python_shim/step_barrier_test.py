@@ -3,46 +3,10 @@
 import importlib.util
 import unittest
 
-from support import PREAMBLE, ProgramCase
-
-PROGRAM = (
-    PREAMBLE
-    + """
-import numpy as np
-import berth
-from torch import nn
-
-# Runs make()'s body in each of some steps, without a step program and in one: whether all that it returns is equal, to the bit, and the counters.
-def as_eager(make, steps=7, **options):
-    def run(program):
-        torch.manual_seed(0)
-        body, seen = make(), []
-        for k in range(steps):
-            if program is None:
-                seen.append(body(k))
-            else:
-                with program.step():
-                    left = body(k)
-                seen.append(left)
-            seen[-1] = [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in seen[-1]]
-        return seen
-    program = berth.StepProgram(**options, plan_wait=1e9)
-    eager, scheduled = run(None), run(program)
-    same = all(torch.equal(a, b) and a.dtype == b.dtype if isinstance(a, torch.Tensor) else a == b
-               for step, other in zip(eager, scheduled) for a, b in zip(step, other, strict=True))
-    return same, program.stats()
-
-def say(make, least=1, **options):
-    same, stats = as_eager(make, **options)
-    print(same, stats.scheduled >= least, "" if same and stats.scheduled >= least else stats)
-"""
-)
+from step_case import AS_EAGER, StepCase
 
 
-class Barriers(ProgramCase):
-    def check(self, program, count):
-        self.assertEqual(self.python(PROGRAM + program).split("\n")[:count], ["True True "] * count)
-
+class Barriers(StepCase):
     def test_operators_of_somebody_run_when_they_are_called(self):
         self.check(
             """
@@ -138,25 +102,6 @@ say(copies), say(older_view), say(view_of_the_step), say(by_element), say(dlpack
             6,
         )
 
-    def test_a_generator_gets_a_state_that_an_operator_made(self):
-        self.check(
-            """
-def states():
-    own, fixed = torch.Generator().manual_seed(3), torch.get_rng_state()
-    def body(k):
-        before, of_own = torch.get_rng_state().clone(), own.get_state().clone()
-        a, b = torch.rand(4), torch.rand(4, generator=own)
-        torch.set_rng_state(before)
-        own.set_state(of_own)
-        c, d = torch.rand(4), torch.rand(4, generator=own)
-        torch.set_rng_state(fixed.clone())
-        return a, b, c, d, torch.rand(4)
-    return body
-say(states)
-""",
-            1,
-        )
-
     def test_operators_are_checked_within_a_step(self):
         self.check(
             """
@@ -206,82 +151,6 @@ for options in ({}, {"memory_budget": "60%"}, {"second_thread": True}):
     print(same, stats.scheduled >= 4 and stats.barriers == 0, "" if same and stats.barriers == 0 else stats)
 """,
             3,
-        )
-
-    def test_what_is_set_and_drawn_is_as_at_the_call(self):
-        self.check(
-            """
-def default_type():
-    def body(k):
-        torch.set_default_dtype(torch.float64 if k == 4 else torch.float32)
-        torch.manual_seed(k)
-        r = torch.rand(4) * torch.ones(4, dtype=torch.float64)
-        torch.set_default_dtype(torch.float32)
-        return r, torch.rand(2)
-    return body
-def state():
-    def body(k):
-        a, kept, b = torch.rand(4), torch.get_rng_state(), torch.rand(4)
-        after = torch.get_rng_state()
-        torch.set_rng_state(kept)
-        again = torch.rand(4)
-        torch.set_rng_state(after)
-        return a, b, again
-    return body
-say(default_type), say(state)
-""",
-            2,
-        )
-
-    def test_generators_that_a_step_makes(self):
-        """One or two, which draw in turn or not, and are set again: each step has its own ones."""
-        self.check(
-            """
-def anew():
-    net = nn.Linear(8, 8)
-    def body(k):
-        one = torch.Generator().manual_seed(k)
-        x = torch.rand(4, 8, generator=one)
-        noise = torch.randn(4, 8, generator=one) + torch.rand(4, 8)
-        return net(x + noise), x, one.get_state() if k > 4 else None
-    return body
-def kept():
-    made = [torch.Generator().manual_seed(n) for n in range(3)]
-    def body(k):
-        a, b = made[k % 3], made[(k * k) % 3]  # they are one in some steps
-        return torch.rand(4, generator=a), torch.rand(4, generator=b), torch.rand(4, generator=a) * 2
-    return body
-def set_again():
-    def body(k):
-        one = torch.Generator().manual_seed(k)
-        a = torch.rand(4, generator=one)
-        if k > 3: one.manual_seed(7)
-        b = torch.rand(4, generator=one)
-        one.manual_seed(9)
-        return a, b, torch.rand(4)
-    return body
-say(anew, 3), say(kept, 4), say(set_again)
-""",
-            3,
-        )
-
-    def test_a_generator_s_methods_give_its_state_at_the_call(self):
-        self.check(
-            """
-def default_one():
-    def body(k):
-        a, kept, b = torch.rand(4), torch.default_generator.get_state(), torch.rand(4)
-        return a, kept, b, torch.default_generator.get_state()
-    return body
-def own_one():
-    own = torch.Generator().manual_seed(3)
-    def body(k):
-        a, kept = torch.rand(4, generator=own), own.get_state()
-        return a, kept, own.clone_state().get_state(), torch.rand(4, generator=own)
-    return body
-say(default_one), say(own_one)
-""",
-            2,
         )
 
     def test_collectives_over_lists_of_lists(self):
@@ -353,61 +222,6 @@ say(by_hand(False)), say(by_hand(True)), say(sharded, least=4), say(sharded, lea
 """,
             4,
         )
-
-    def test_what_is_set_is_seen(self):
-        """One step leaves out what the others set between two operators: it is another one. Setting that is no step's part is unset."""
-        found = self.python(
-            PROGRAM
-            + """
-import torch.backends.cuda as cuda, torch.backends.cudnn as cudnn, torch.backends.mkldnn as mkldnn, torch.backends.nnpack as nnpack
-from torch.backends.quantized import supported_engines
-def attribute(of, name, value):
-    return (lambda: getattr(of, name)), (lambda one: setattr(of, name, one)), value
-def fill(on): torch.utils.deterministic.fill_uninitialized_memory = on
-engine = [one for one in supported_engines if one != torch.backends.quantized.engine]
-settings = {
-    "default type": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
-    "threads": (torch.get_num_threads, torch.set_num_threads, 2),
-    "near zero": (lambda: False, torch.set_flush_denormal, True),
-    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
-    "fill": (lambda: torch.utils.deterministic.fill_uninitialized_memory, fill, not torch.utils.deterministic.fill_uninitialized_memory),
-    "cudnn": attribute(cudnn, "enabled", False),
-    "cudnn.benchmark": attribute(cudnn, "benchmark", True),
-    "cudnn.benchmark_limit": attribute(cudnn, "benchmark_limit", 3),
-    "cudnn.deterministic": attribute(cudnn, "deterministic", True),
-    "cudnn.conv": attribute(cudnn.conv, "fp32_precision", "ieee"),
-    "cudnn.rnn": attribute(cudnn.rnn, "fp32_precision", "ieee"),
-    "mkldnn": attribute(mkldnn, "enabled", False),
-    "mkldnn.deterministic": attribute(mkldnn, "deterministic", True),
-    "mkldnn.matmul": attribute(mkldnn.matmul, "fp32_precision", "bf16"),
-    "mkldnn.conv": attribute(mkldnn.conv, "fp32_precision", "bf16"),
-    "mkldnn.rnn": attribute(mkldnn.rnn, "fp32_precision", "bf16"),
-    "nnpack": (lambda: True, lambda on: torch.backends.nnpack.set_flags(on), False),
-    "matmul": attribute(cuda.matmul, "fp32_precision", "tf32"),
-    "all precisions": (lambda: "highest", torch.set_float32_matmul_precision, "high"),
-    "fp16 sums": attribute(cuda.matmul, "allow_fp16_reduced_precision_reduction", False),
-    "bf16 sums": attribute(cuda.matmul, "allow_bf16_reduced_precision_reduction", False),
-    "fp16 accumulation": attribute(cuda.matmul, "allow_fp16_accumulation", True),
-    "linear algebra": (lambda: "default", cuda.preferred_linalg_library, "cusolver"),
-    **({"quantized": attribute(torch.backends.quantized, "engine", engine[0])} if engine else {}),
-}
-missed = []
-for name, (get, put, other) in settings.items():
-    before = get()
-    program = berth.StepProgram(plan_wait=1e9)
-    x = torch.ones(4)
-    for k in range(8):
-        with program.step():
-            y = x + 1
-            if k != 6: put(other)
-            z = y * 2
-            put(before)
-            w = z + 1
-    if program.stats().diverged != 1 or program.stats().scheduled < 3: missed.append((name, program.stats()))
-print(len(settings) >= 23, missed)
-"""
-        )
-        self.assertEqual(found.strip(), "True []")
 
     def test_other_threads_find_what_they_would(self):
         """The body waits for each of them, so all that they find is told."""
@@ -611,7 +425,7 @@ def address():
     return body
 say(copies), say(library), say(parallel, least=0), say(address)
 """
-        printed = self.python(PROGRAM + program, standin=("--devices", "2"))
+        printed = self.python(AS_EAGER + program, standin=("--devices", "2"))
         self.assertEqual(printed.split("\n")[:4], ["True True "] * 4)
 
     def test_what_moves_to_shared_memory(self):
@@ -658,26 +472,6 @@ say(meta), say(traced, least=0)
             2,
         )
 
-    def test_forward_mode_derivatives(self):
-        self.check(
-            """
-import torch.autograd.forward_ad as fa
-def dual():
-    net = nn.Linear(8, 8)
-    def body(k):
-        net.zero_grad()
-        x = torch.randn(4, 8)
-        with fa.dual_level():
-            y = torch.tanh(net(fa.make_dual(x, torch.ones_like(x))))
-            loss = (y * y).sum() + (fa.unpack_dual(y).tangent ** 2).sum()
-        loss.backward()
-        return loss, net.weight.grad, torch.func.jvp(lambda v: net(v).sum(), (x,), (x,))[1], torch.func.hessian(lambda w: (w ** 3).sum())(torch.ones(3))
-    return body
-say(dual, least=0)
-""",
-            1,
-        )
-
     def test_errors_of_data_are_caught_in_the_body(self):
         self.check(
             """
@@ -705,179 +499,6 @@ def jitter():
 say(caught), say(jitter)
 """,
             2,
-        )
-
-    def test_modes_compilers_and_profilers_see_what_they_would(self):
-        self.check(
-            """
-from torch.utils._python_dispatch import TorchDispatchMode
-class Names(TorchDispatchMode):
-    def __init__(self): super().__init__(); self.names = []
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
-def moded():
-    net = nn.Linear(8, 8)
-    def body(k):
-        x = torch.ones(2, 8) * 2
-        with Names() as mode: y = net(x)
-        return " ".join(mode.names), y * 2
-    return body
-def compiled():
-    torch._dynamo.reset()
-    net = nn.Sequential(nn.Linear(8, 8), nn.GELU())
-    fast = torch.compile(net, backend="aot_eager")
-    def body(k):
-        net.zero_grad()
-        y = fast(torch.ones(2, 8) * 2).square().mean()
-        y.backward()
-        return y, net[0].weight.grad
-    return body
-def compiled_attention():
-    # Kernels of fake tensors call operators that are none of aten.
-    torch._dynamo.reset()
-    net = nn.Linear(8, 24)
-    def attend(x):
-        q, k, v = net(x).view(2, 16, 3, 2, 4).permute(2, 0, 3, 1, 4)
-        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    fast = torch.compile(attend, backend="aot_eager")
-    def body(k):
-        net.zero_grad()
-        y = fast(torch.linspace(-1, 1, 256).view(2, 16, 8)).square().mean()
-        y.backward()
-        return y, net.weight.grad
-    return body
-say(moded), say(compiled), say(compiled_attention)
-program, net = berth.StepProgram(plan_wait=1e9), nn.Linear(64, 64)
-with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-    for k in range(4):
-        with program.step(): net(torch.ones(64, 64)).square().mean().backward()
-print(sum(event.name == "aten::addmm" for event in profile.events()) == 4, "profiler" in program.stats().last_refusal, "")
-""",
-            4,
-        )
-
-    def test_operators_of_a_higher_order(self):
-        """They look for their kernels in Python, by the keys of the thread."""
-        self.check(
-            """
-from torch.nn.attention.flex_attention import flex_attention
-
-class Square(torch.autograd.Function):
-    generate_vmap_rule = True
-    @staticmethod
-    def forward(x):
-        return x * x
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return 2 * gradient * x
-
-def branch():
-    net = nn.Linear(8, 8)
-    def body(k):
-        y = net(torch.randn(4, 8))
-        z = torch.cond(y.square().sum() > 0, lambda one: one.sin(), lambda one: one.cos(), (y,))
-        z.mean().backward()
-        return z, net.weight.grad
-    return body
-def attention():
-    net = nn.Linear(16, 48)
-    def body(k):
-        with torch.no_grad():
-            q, k, v = net(torch.randn(1, 128, 16)).view(1, 1, 128, 48).split(16, -1)
-            y = flex_attention(q, k, v)
-        return y, (y * 2).sum()
-    return body
-def function():
-    net = nn.Linear(8, 8)
-    def body(k):
-        y = net(torch.randn(4, 8))
-        z = torch.func.vmap(Square.apply)(y) + torch.func.grad(lambda one: Square.apply(one).sum())(y.detach())
-        z.mean().backward()
-        return z, net.weight.grad
-    return body
-say(branch, least=2), say(attention, least=2), say(function, least=2)
-""",
-            3,
-        )
-
-    def test_what_modes_of_the_program_do(self):
-        """They see calls below torch's operators, make and draw what is asked of them, and may use any tensor."""
-        self.check(
-            """
-from torch.autograd.graph import allow_mutation_on_saved_tensors
-from torch.utils._python_dispatch import TorchDispatchMode
-class Mode(TorchDispatchMode):
-    def __init__(self, does=lambda out: None): super().__init__(); self.does = does
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        self.does(out)
-        return out
-def draws():
-    def body(k):
-        x = torch.rand(64, 64)
-        with Mode(): y = torch.rand(64, 64).sin() + torch.zeros(64, 64)
-        return x * 2, y, torch.rand(2)
-    return body
-def reads_states():
-    def body(k):
-        x = torch.rand(64, 64)
-        with Mode(): state = torch.get_rng_state()
-        return x * 2, state
-    return body
-def uses_others():
-    w, sums = torch.randn(64, 64), torch.zeros(2)
-    def body(k):
-        w.mul_(1.01)
-        with Mode(lambda out: sums.add_(out.sum() + w[0, 0])): y = torch.ones(64, 64) * 2
-        before = sums * 2
-        with Mode(lambda out: sums.mul_(0.5)), Mode(lambda out: sums.add_(w.sum())): z = y * 2 + w
-        return before, sums.clone(), z
-    return body
-def views():
-    w, sums = torch.randn(64, 64), torch.zeros(2)
-    def body(k):
-        w.mul_(1.01)
-        with Mode(lambda out: sums.add_(out.sum())): y = w.view(32, 128)
-        return y * 2, sums.clone()
-    return body
-def shows():
-    w = torch.randn(64, 64)
-    def body(k):
-        w.mul_(1.01)
-        with Mode(): first, second = w.numpy()[0, 0].item(), w.tolist()[1][1]
-        return first, second
-    return body
-def saves():
-    def body(k):
-        x = torch.rand(64, 64)
-        with allow_mutation_on_saved_tensors():
-            a = torch.rand(64, 64, requires_grad=True)
-            b = a.sin() * x
-            c = b.exp()
-            b.mul_(2)
-            (b.sum() + c.sum()).backward()
-        return a, a.grad, x * 2, torch.rand(2)
-    return body
-def whole():
-    # torch.tensor() disables modes, which stay on their stack.
-    net = nn.Linear(8, 8)
-    optimizer = torch.optim.Adam(net.parameters())
-    def body(k):
-        with Mode():
-            loss = net(torch.rand(4, 8)).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        return loss, net.weight.detach().clone()
-    return body
-say(draws), say(reads_states, least=0), say(uses_others), say(views), say(shows), say(saves), say(whole, least=3)
-""",
-            7,
         )
 
     @unittest.skipIf(

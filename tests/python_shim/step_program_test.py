@@ -5,67 +5,9 @@ import pathlib
 import sys
 import unittest
 
+from step_case import TRAINS
 from support import PREAMBLE, ProgramCase, run
 
-# A program prints what training leaves; run with the argument "program" the step runs by a schedule.
-PROGRAM = (
-    PREAMBLE
-    + """
-import contextlib, hashlib
-import berth
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-def digest(tensors):
-    return hashlib.sha256(b"".join(t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors)).hexdigest()
-
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm, self.attend = nn.LayerNorm(width), nn.MultiheadAttention(width, 4, batch_first=True)
-        self.wide = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
-    def forward(self, x):
-        y = self.norm(x)
-        x = x + self.attend(y, y, y, need_weights=False)[0]
-        return x + self.wide(x)
-
-class Net(nn.Module):
-    def __init__(self, again=False):
-        super().__init__()
-        self.again = again
-        self.embed, self.out = nn.Embedding(50, 32), nn.Linear(32, 50)
-        self.blocks = nn.ModuleList(Block(32) for _ in range(3))
-    def forward(self, ids):
-        x = self.embed(ids)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
-        return self.out(x)
-
-def train(make_optimizer, again=False, clip=False, autocast=False, schedule=False, steps=9, budget=0, batch=(4, 12)):
-    net = Net(again)
-    optimizer = make_optimizer(net.parameters())
-    rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20) if schedule else None
-    program = berth.StepProgram(budget, plan_wait=1e9)
-    losses = []
-    for step in range(steps):
-        ids = torch.randint(50, batch)
-        with program.step() if sys.argv[1] == "program" else contextlib.nullcontext():
-            optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
-                loss = nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1))
-            loss.backward()
-            if clip:
-                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-            optimizer.step()
-            if rates:
-                rates.step()
-            losses.append(loss.item().hex())
-    state = [t for one in optimizer.state.values() for t in one.values() if torch.is_tensor(t)]
-    left = digest([*net.parameters(), *(p.grad for p in net.parameters()), *state, torch.get_rng_state()])
-    print(losses, left)
-    return program.stats()
-"""
-)
 
 RUNS = {
     "AdamW, a list at a time": "train(lambda p: torch.optim.AdamW(p, foreach=True), clip=True)",
@@ -110,14 +52,14 @@ class Steps(ProgramCase):
         for name, call in RUNS.items():
             with self.subTest(name):
                 program = (
-                    PROGRAM
+                    TRAINS
                     + f"\nstats = {call}\nprint(stats, file=sys.stderr)\nassert sys.argv[1] == 'plain' or stats.scheduled >= 4, stats\n"
                 )
                 self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
 
     def test_a_body_that_draws_by_contents_and_sets_generators_runs_as_it_is(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 program = berth.StepProgram(plan_wait=1e9)
 for step in range(4):
@@ -133,7 +75,7 @@ assert sys.argv[1] == "plain" or "aten::poisson" in program.stats().last_refusal
 
     def test_a_budget_changes_no_bit(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 torch.manual_seed(3)
 stats = train(lambda p: torch.optim.AdamW(p, foreach=True), batch=(16, 32))
@@ -150,7 +92,7 @@ assert sys.argv[1] == "plain" or share.predicted_peak - share.resident <= 0.85 *
 
     def test_a_schedule_that_was_planned_from_the_saved_graph_is_followed(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 import pathlib
 net, ids = Net(), torch.randint(50, (16, 32))
@@ -177,7 +119,7 @@ print(followed.recomputed == planned.recomputed > 0, followed.schedule_not_taken
 
     def test_a_trace_and_a_step_program_have_the_same_step(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 if sys.argv[1] == "trace":
     berth.install("cpu", mode="record", record="operators", trace="step.trace")
@@ -223,7 +165,7 @@ print(json.dumps([traced[:2], stepped[:2], sum((stepped[2] - traced[2]).values()
     def test_a_schedule_of_a_trace_runs_the_program(self):
         # As a user does it: the training program is the same in the recorded run and by the schedule.
         program = (
-            PROGRAM
+            TRAINS
             + """
 class Images(nn.Module):
     def __init__(self):
@@ -335,7 +277,7 @@ for name in sys.argv[1:]:
 
     def test_operators_that_are_loaded_later_are_part_of_steps(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 program = berth.StepProgram(plan_wait=1e9)
 weight = torch.ones(40, 40, requires_grad=True)
@@ -352,268 +294,6 @@ print(sys.argv[1] == "plain" or program.stats().scheduled >= 4 and program.stats
 """
         )
         self.assertEqual(self.python(program, "plain"), self.python(program, "program"))
-
-    def test_memory_on_cuda_is_what_the_program_says(self):
-        # On the stand-in kernels do nothing: what is asked for and when is what counts.
-        program = (
-            PROGRAM
-            + """
-def peaks(budget, berths, **options):
-    if berths and not berth.installed("cuda"):
-        berth.install("cuda")
-    net = Net().cuda()
-    optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
-    program = berth.StepProgram(budget, **options, plan_wait=1e9) if budget is not None else None
-    for step in range(8):
-        ids = torch.randint(50, (64, 64)).cuda()
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        with program.step() if program else contextlib.nullcontext():
-            loss = nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before, program and program.stats()
-
-plain, _ = peaks(None, sys.argv[1] == "berth")
-free, stats = peaks(0, sys.argv[1] == "berth")
-assert stats.scheduled == 5 and stats.diverged <= 1, stats
-assert free <= plain, (free, plain)
-half, tight = peaks("75%", sys.argv[1] == "berth")
-assert tight.scheduled == 5 and tight.recomputed > 0 and not tight.budget_not_met, tight
-assert half < 0.8 * free, (half, free)
-for measured, said in ((free, stats), (half, tight)):
-    predicted = said.predicted_peak - said.resident
-    # The step before leaves some small tensors, which were there when this one began.
-    assert 0 <= predicted - measured <= 4096, (measured, predicted, said)
-print("done")
-"""
-        )
-        program += """
-if sys.argv[1] == "native":
-    rate = 10**13
-    fewer, away = peaks("70%", False, engine="copies", copy_rate=rate)
-    assert away.scheduled == 5 and away.offloaded_bytes > 0 and not away.budget_not_met, away
-    assert fewer < 0.75 * free and 0 <= away.predicted_peak - away.resident - fewer <= 4096, (fewer, free, away)
-"""
-        for allocator in ("native", "berth"):
-            with self.subTest(allocator):
-                # Without expandable segments PyTorch's allocator counts rests of up to 1 MiB that it does not split off.
-                self.assertEqual(
-                    self.python(program, allocator, PYTORCH_ALLOC_CONF="expandable_segments:True").split(), ["done"]
-                )
-
-    def test_checkpoints_with_attention_on_cuda_are_scheduled(self):
-        """The backward part of attention has the tag of draws, and draws nothing."""
-        program = (
-            PROGRAM
-            + """
-query = torch.randn(2, 4, 64, 32, device="cuda", requires_grad=True)
-with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION):
-    attended = nn.functional.scaled_dot_product_attention(query, query, query, dropout_p=0.1)
-before = torch.cuda.get_rng_state()
-attended.sum().backward()
-print(torch.equal(before, torch.cuda.get_rng_state()))
-net = Net(again=True).cuda()
-optimizer = torch.optim.AdamW(net.parameters())
-program = berth.StepProgram(plan_wait=1e9)
-for step in range(8):
-    ids = torch.randint(50, (8, 64)).cuda()
-    with program.step():
-        nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-print(program.stats().scheduled >= 5, program.stats().last_refusal)
-"""
-        )
-        self.assertEqual(self.python(program), "True\nTrue \n")
-
-    def test_a_schedule_finds_its_planned_addresses_from_its_first_step_on(self):
-        program = (
-            PROGRAM
-            + """
-device, lengths, early = sys.argv[1], [int(one) for one in sys.argv[2].split(",")], sys.argv[3] == "early"
-berth.install(device)
-now = lambda: berth.stats(0) if device == "cuda" else berth.stats()
-net = Net().to(device)
-optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
-program = berth.StepProgram("75%", plan_wait=1e9)
-first, shares = set(), []
-for step in range(9 * len(lengths)):
-    ids = torch.randint(50, (64, lengths[step % len(lengths)])).to(device)
-    before, made = now(), program.stats().made
-    with program.step():
-        if early:
-            optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(ids).view(-1, 50), ids.view(-1))
-        loss.backward()
-        optimizer.step()
-        if not early:
-            optimizer.zero_grad()
-    if made == len(lengths) and ids.shape not in first:  # all have their schedules
-        first.add(ids.shape)
-        shares.append((now().hits - before.hits) / (now().requests - before.requests))
-assert len(shares) == len(lengths) and program.stats().diverged <= len(lengths), (shares, program.stats())
-assert device == "cpu" or now().reserved_peak < 1.05 * now().live_peak + 2**23, now()
-print(*(round(one, 2) for one in shares))
-"""
-        )
-        for device, lengths, zeroed, least in (
-            ("cuda", "64", "early", 0.95),
-            ("cuda", "64", "late", 0.95),
-            ("cuda", "64,48", "early", 0.95),
-            ("cpu", "64", "early", 0.95),
-        ):
-            with self.subTest(device=device, lengths=lengths, zeroed=zeroed):
-                shares = [float(one) for one in self.python(program, device, lengths, zeroed).split()]
-                self.assertGreaterEqual(min(shares), least)
-
-    def test_steps_of_many_shapes_leave_their_gradients_at_planned_addresses(self):
-        # What one shape leaves another one frees, in whatever order they come.
-        program = (
-            PROGRAM
-            + """
-import random
-berth.install("cuda")
-shapes = [int(one) for one in sys.argv[1].split(",")]
-net = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 64)).cuda()
-optimizer = torch.optim.AdamW(net.parameters())
-program, chance, shares = berth.StepProgram(plan_wait=1e9), random.Random(3), []
-for step in range(8 * len(shapes)):
-    x = torch.randn(shapes[step % len(shapes)] if sys.argv[2] == "turns" else chance.choice(shapes), 64, device="cuda")
-    before, was = berth.stats(0), program.stats()
-    with program.step():
-        optimizer.zero_grad()
-        loss = net(x).square().mean()
-        loss.backward()
-        optimizer.step()
-    if was.made == len(shapes):  # all had their schedules
-        shares.append((berth.stats(0).hits - before.hits) / (berth.stats(0).requests - before.requests))
-assert len(shares) > len(shapes), program.stats()
-print(min(shares))
-"""
-        )
-        for shapes, order in (
-            ("512,768", "turns"),
-            ("512,768,1024", "turns"),
-            ("256,512,768,1024,1280,1536", "turns"),
-            ("256,512,768,1024", "random"),
-        ):
-            with self.subTest(shapes=shapes, order=order):
-                self.assertGreaterEqual(float(self.python(program, shapes, order)), 0.95)
-
-    def test_what_autograd_saves_inside_of_a_barrier_has_a_planned_address(self):
-        # A packed GRU is one barrier, which leaves what its backward part takes.
-        program = (
-            PROGRAM
-            + """
-device = sys.argv[1]
-berth.install(device)
-rnn, head = nn.GRU(32, 64, 2, batch_first=True).to(device), nn.Linear(64, 8).to(device)
-optimizer = torch.optim.SGD([*rnn.parameters(), *head.parameters()], 0.1)
-program = berth.StepProgram(plan_wait=1e9)
-lengths, shares = torch.tensor([20, 18, 15, 9]), []
-for step in range(6):
-    before, was = berth.stats(device), program.stats()
-    with program.step():
-        x = torch.randn(4, 20, 32, device=device)
-        optimizer.zero_grad()
-        out, _ = rnn(nn.utils.rnn.pack_padded_sequence(x, lengths, True))
-        loss = head(out.data).square().mean()
-        loss.backward()
-        optimizer.step()
-    after = berth.stats(device)
-    if was.made:
-        shares.append((after.misses_size - before.misses_size, (after.hits - before.hits) / (after.requests - before.requests)))
-assert len(shares) == 4 and "aten::gru.data" in program.stats().barrier_operators, (shares, program.stats())
-print(max(misses for misses, _ in shares), min(share for _, share in shares))
-"""
-        )
-        for device, least in (("cuda", 0.9), ("cpu", 0.98)):
-            with self.subTest(device=device):
-                misses, share = self.python(program, device).split()
-                self.assertEqual(int(misses), 0)
-                self.assertGreaterEqual(float(share), least)
-
-    def test_kernels_on_a_device_are_timed_where_they_run(self):
-        # Recorded one by one, a call takes what its host part takes; its kernels take a microsecond each on the stand-in.
-        program = (
-            PREAMBLE
-            + """
-import berth
-
-@torch.library.custom_op("berth_test::thoughtful", mutates_args=())
-def thoughtful(x: torch.Tensor) -> torch.Tensor:
-    time.sleep(0.01)
-    return x + x
-
-berth.pure("berth_test::thoughtful")
-net = torch.nn.Sequential(*(torch.nn.Linear(256, 256) if n % 2 == 0 else torch.nn.GELU() for n in range(8))).cuda()
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-x = torch.randn(1024, 256, device="cuda")
-program = berth.StepProgram("75%", plan_wait=1e9)
-said = []
-for step in range(8):
-    with program.step():
-        net(thoughtful(x)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    if program.stats().scheduled:
-        said.append(program.stats().predicted_ns)
-assert program.stats().recomputed > 0, program.stats()
-print(min(said[:2]) > 1e7, max(said[3:]) < 1e6)
-"""
-        )
-        self.assertEqual(self.python(program).split(), ["True", "True"])
-
-    def test_captured_steps_are_scheduled_where_they_are_known_and_draw_once(self):
-        program = (
-            PREAMBLE
-            + """
-import berth
-
-def captured(warm_up, budget, odd):
-    # Masks of dropout may be drawn again, which a replay would do from the state of the capture.
-    layers = [one for _ in range(6) for one in (torch.nn.Linear(512, 512), torch.nn.Dropout(0.1), torch.nn.GELU())]
-    net = torch.nn.Sequential(*layers).cuda()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    x = torch.randn(4096, 512, device="cuda")
-    program = berth.StepProgram(budget, plan_wait=1e9)
-    def step(odd=False):
-        with program.step():
-            y = net(x) * 2 if odd else net(x)
-            y.square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(warm_up):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step(odd)
-    graph.replay()
-    stats = program.stats()
-    print(stats.scheduled, stats.diverged, stats.recomputed > 0, stats.last_refusal)
-
-captured(*map(eval, sys.argv[1:]))
-"""
-        )
-        refused = " is captured into a graph, before the step is known: steps are recorded outside"
-        again = "its schedule draws numbers again"
-        for arguments, printed, said in (
-            (("0", "0", "False"), "0 0 False aten::addmm" + refused, refused),
-            (("4", "0", "True"), "1 1 False aten::mul.Tensor" + refused, refused),
-            (("4", "0", "False"), "2 0 False", ""),
-            (("4", "'60MiB'", "False"), "1 0 True", again),
-        ):
-            with self.subTest(arguments):
-                self.assertEqual(self.python(program, *arguments).strip(), printed)
-                self.assertIn(said, self.stderr)
-                self.assertEqual(bool(said), "warning" in self.stderr, self.stderr)
 
     def test_what_differs_between_steps_is_told(self):
         program = (
@@ -681,7 +361,7 @@ print(told(lambda step: x.exp() if step else x.sin(), before=3))
             "other shapes": ("x[:1 + step % 2].sum() * step", ""),
         }
         program = (
-            PROGRAM
+            TRAINS
             + """
 from torch.utils._python_dispatch import TorchDispatchMode
 class Logged(torch.Tensor):
@@ -723,7 +403,7 @@ print(program.stats().last_refusal if sys.argv[1] == "program" else "")
 
     def test_training_goes_on_after_states_are_loaded_and_kernels_fail(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 import copy
 net, rows = Net(), torch.randint(50, (9, 4, 12))
@@ -758,7 +438,7 @@ assert sys.argv[1] == "plain" or program.stats().scheduled >= 14, program.stats(
 
     def test_an_error_in_the_body_is_the_body_s_own(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 net = Net()
 program = berth.StepProgram(plan_wait=1e9)
@@ -778,7 +458,7 @@ print(program.stats().scheduled)
 
     def test_engines_go_by_the_names_of_papers_and_of_users(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 for engine in ("eager", "release", "olla", "berth"):
     program = berth.StepProgram(engine=engine, plan_wait=1e9)
@@ -802,7 +482,7 @@ except berth.UsageError as error:
 
     def test_wrong_budgets_are_refused(self):
         program = (
-            PROGRAM
+            TRAINS
             + """
 for budget in ("much", "-1", -1, "3 parsecs"):
     try:
@@ -815,7 +495,7 @@ for budget in ("much", "-1", -1, "3 parsecs"):
         self.assertEqual(len(lines), 4)
         self.assertTrue(all("memory_budget is" in line for line in lines), lines)
         program = (
-            PROGRAM
+            TRAINS
             + """
 for arguments in ({"memory_budget": "150%"}, {"time_budget": -1}, {"time_budget": 0.1, "memory_budget": "60%"}):
     try:

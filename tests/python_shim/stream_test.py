@@ -5,7 +5,6 @@ Usage: stream_test.py LAUNCH_LOG [TEST..]; LAUNCH_LOG is the library of launch_l
 
 import concurrent.futures
 import json
-import pathlib
 import sys
 import unittest
 
