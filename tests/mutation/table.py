@@ -284,6 +284,7 @@ MUTANTS = (
     Mutant("trim-ample", "handles", "near a limit what comes back after a trim has large handles", Replace("return store.free_bytes(&free).ok();"), HANDLES),
     Mutant("pages-planned", "pages", "a planned block has no page where memory should not grow", Swap("planned ||", "(false && planned) ||"), (*ARENA, *PAGES_SHARED)),
     Mutant("pages-unasked", "pages", "an arena whose lanes are over takes its missing pages", Replace("if (hits == ~std::uint64_t{0} && !marked) return;"), PAGES_SHARED),
+    Mutant("lent-last", "pages", "memory is out while the plan's next requests have bytes", NEVER, PAGES_SHARED),
     Mutant("pages-single", "pages", "where memory is out growths come and go, not pages", Replace("const bool smaller = false;"), PAGES_SHARED),
     Mutant("segments-large", "plain", "a pool that holds much has small segments", Swap("options.large_segment_bytes != 0", "false"), SEGMENTS),
     Mutant("plain-size", "plain", "in segments blocks are split by their mobility", Drop(), SEGMENTS),
