@@ -44,6 +44,7 @@ SEGMENTS = ((POOL, "[segments]"),)
 PAGES_SHARED = ((RUNTIME, "[pages]"), (RUNTIME, "[exhaustion]"))
 PARKING = ((RUNTIME, "[release]"),)
 BARRIERS = (("berth_torch_step_test", "[barrier]"),)
+OUTSIDE = (("berth_torch_step_test", "The memory of a storage that is no more may be another's"),)
 PROGRAMS_OF_PLANS = ARENA + ((RUNTIME, "[programs]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
@@ -497,6 +498,7 @@ MUTANTS = (
     Mutant("step-body-ahead", "step", "the schedule runs ahead of the check", Drop(), PROGRAMS),
     Mutant("step-generator", "step", "the schedule draws from what the body has set a generator to", Replace("const GeneratorStates::States set_by_body;"), PROGRAMS),
     Mutant("barrier-opaque", "barrier", "an operator that nobody knows is believed", Swap("is_known(op) ? find_facts(op) : find_opaque_facts", "find_facts"), BARRIERS),
+    Mutant("outside-moved", "barrier", "a storage that has left for the host is taken to lie where it lay", Swap("range_of(*other._unsafe_get_target())", "here"), OUTSIDE),
     Mutant("barrier-foreign", "barrier", "memory that libtorch did not allocate is taken for its own", Swap("return !storage", "return (false) && !storage"), BARRIERS),
     Mutant("barrier-empty", "barrier", "an empty storage is taken for one whose bytes are elsewhere", Swap(" || !denies_bytes(impl)", ""), BARRIERS),
     Mutant("barrier-resized", "barrier", "a storage of another size is the one that it was", Drop(), BARRIERS),
