@@ -527,6 +527,7 @@ MUTANTS = (
     Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", Swap("writes) refuse", "!writes) refuse"), THREADS),
     Mutant("step-cut-first", "step", "what the first step by a schedule spills cuts its budget", Drop(), SHORTFALL),
     Mutant("step-cut-worth", "step", "steps that spill next to nothing cut their budget", Replace("static_cast<void>(all);"), SHORTFALL),
+    Mutant("step-cut-lacking", "step", "a budget is cut by all that a step spills", Swap("std::min(spilled, lacking)", "spilled"), SHORTFALL),
     Mutant("step-cut-half", "step", "a budget is cut below its half", Drop(), SHORTFALL),
     Mutant("step-cut-failed", "step", "a budget within which nothing was found is cut again", Drop(), SHORTFALL),
     Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),

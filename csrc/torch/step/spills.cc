@@ -128,6 +128,26 @@ Spills::Figures Spills::figures() const {
   return figures;
 }
 
+void Spills::watch_shortage() {
+  const std::lock_guard lock(mutex_);
+  least_lacking_ = most_lacking_ = lacking_;
+}
+
+Bytes Spills::shortage() const {
+  const std::lock_guard lock(mutex_);
+  return most_lacking_ - least_lacking_;
+}
+
+void Spills::set_lacks_room(Entry& entry, bool lacks) {
+  if (std::exchange(entry.lacked_room, lacks) == lacks) return;
+  if (lacks)
+    lacking_ += entry.copy.bytes;
+  else
+    lacking_ -= entry.copy.bytes;
+  most_lacking_ = std::max(most_lacking_, lacking_);
+  least_lacking_ = std::min(least_lacking_, lacking_);
+}
+
 Bytes Spills::known(std::optional<c10::Device> device) const {
   const std::lock_guard lock(mutex_);
   Bytes all = 0;
@@ -273,6 +293,7 @@ void Spills::drop(void* entry) noexcept {
   auto& gone = *static_cast<Entry*>(entry);
   if (!gone.away) return;
   gone.away = false;
+  spills.set_lacks_room(gone, false);
   spills.memory_.end_away(std::exchange(gone.copy, {}), gone.left_on);
 }
 
@@ -302,6 +323,7 @@ void Spills::bring_back(Entry& entry, bool scheduled, const std::optional<c10::S
   const std::lock_guard lock(mutex_);
   if (!entry.away) return;  // another thread has brought it back
   entry.away = false;
+  set_lacks_room(entry, false);
   allow_bytes(*storage);
   put(*storage, std::move(block));
   if (entry.device.is_cpu()) {
@@ -443,6 +465,7 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<
     c10::impl::VirtualGuardImpl(device.type())
         .recordDataPtrOnStream(storage._mutable_data_ptr_no_checks(), *entry.stream);
   entry.away = true;
+  set_lacks_room(entry, !scheduled);
   entry.written = false;
   entry.left_on = copies;
   const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(false));
@@ -539,6 +562,7 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   there.used_before = std::move(entry.used_before);
   there.touched = entry.touched;
   there.made = std::exchange(entry.made, kMadeBefore);
+  there.lacked_room = std::exchange(entry.lacked_room, false);
   there.copy = std::exchange(entry.copy, {});
   there.stream = entry.stream;
   there.left_on = entry.left_on;

@@ -70,6 +70,10 @@ class Spills final : public RoomMaker {
   // on.
   void allow(Bytes host_bytes);
   [[nodiscard]] Figures figures() const;
+  // From now on shortage() is counted.
+  void watch_shortage();
+  // By how much more requests had on the host at the most, at a time, than at the least.
+  [[nodiscard]] Bytes shortage() const;
   // What all known tensors that are there take, on one device or on all. O(known tensors).
   [[nodiscard]] Bytes known(std::optional<c10::Device> device = std::nullopt) const;
 
@@ -186,6 +190,7 @@ class Spills final : public RoomMaker {
     bool away = false;
     bool copied = false;                        // it is there, and its copy has the same bytes
     bool written = false;                       // since it left
+    bool lacked_room = false;                   // it is away because of a request
     std::optional<c10::Stream> stream = {};     // that used it
     std::optional<c10::Stream> left_on = {};    // by which it left
     std::shared_ptr<c10::Event> arriving = {};  // that its users wait for; null: it is there
@@ -235,6 +240,8 @@ class Spills final : public RoomMaker {
   [[nodiscard]] static bool may_leave(const Entry& entry, const std::optional<c10::Stream>& stream);
   // Whether there is room for so much more on the host, once what may go there has gone.
   bool host_has(Bytes bytes);
+  // It is away because of a request, or no more.
+  void set_lacks_room(Entry& entry, bool lacks);
   // Its copy, if any, is none of it any more.
   void forget_copy(Entry& entry);
   static void put(c10::StorageImpl& storage, c10::DataPtr block);
@@ -253,6 +260,8 @@ class Spills final : public RoomMaker {
   mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
   OperatorTurns turns_;
   Figures figures_;  // but for what memory_ counts
+  // What is away because of requests: now, and since watch_shortage().
+  Bytes lacking_ = 0, least_lacking_ = 0, most_lacking_ = 0;
   SpillMemory memory_;
   std::string why_;
   Entries entries_;  // the least recently used first
