@@ -573,16 +573,26 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   deny_bytes(to, away_text());
 }
 
-std::string Spills::who_stays(c10::Device device) const {
+std::string Spills::who_stays(c10::Device device, Bytes asked) const {
   Bytes used = 0, others = 0;
   for (const Entry& one : entries_) {
     if (one.away || one.device != device || one.storage.expired()) continue;
     (one.uses > 0 ? used : others) += one.bytes;
   }
+  const Use::Need need = Use::need(device);
+  const std::string where = "no tensor is left that could go to the host: ";
+  const std::string rest =
+      fmt::format("somebody else may have the address of {}", format_bytes(others));
+  // What all wait for is not asked for by one.
+  if (need.name.empty() || asked >= kMaxBytes)
+    return fmt::format("{}operators use {} now, and {}", where, format_bytes(used), rest);
+  const Bytes elsewhere = used - std::min(used, need.uses);
   return fmt::format(
-      "no tensor is left that could go to the host: operators use {} now, and somebody else may "
-      "have the address of {}",
-      format_bytes(used), format_bytes(others));
+      "{}{} takes {} and asks for {} beside that and what its kernel has{}, and {}", where,
+      need.name, format_bytes(need.uses), format_bytes(asked),
+      elsewhere == 0 ? std::string()
+                     : fmt::format(", operators of other threads use {}", format_bytes(elsewhere)),
+      rest);
 }
 
 bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
@@ -606,7 +616,7 @@ bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
     if (freed < bytes) freed += leave(candidates(device, kMaxBytes), bytes - freed);
     {
       const std::lock_guard lock(mutex_);
-      if (freed == 0 && why_.empty()) why_ = who_stays(device);
+      if (freed == 0 && why_.empty()) why_ = who_stays(device, bytes);
       figures_.ns += elapsed.ns();
     }
     return freed > 0 || wait_for_others(ended);

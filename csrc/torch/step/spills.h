@@ -109,6 +109,12 @@ class Spills final : public RoomMaker {
     // Whether the last use of this thread found no room because operators of other threads wait for
     // what it had. Asked once.
     [[nodiscard]] static bool gave_way() noexcept;
+    // What the operator of this thread has to have there, and its name. Under the lock.
+    struct Need {
+      std::string name;  // empty: none asks
+      Bytes uses = 0;    // of tensors
+    };
+    [[nodiscard]] static Need need(c10::Device device);
     // The call has run: its results, the last ones of `stack`, may leave from now on.
     void note_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
       if (on()) [[unlikely]]
@@ -125,6 +131,7 @@ class Spills final : public RoomMaker {
     // The use around this one with which what this one uses stays; null: none.
     [[nodiscard]] Use* keeper() const noexcept;
     std::vector<void*> used_;  // entries
+    std::optional<c10::OperatorHandle> op_;
     bool stands_ = false;
     bool keeps_inside_ = true;  // what operators inside use stays
     Use* outer_ = nullptr;      // of the operator that calls this one
@@ -248,8 +255,8 @@ class Spills final : public RoomMaker {
   // Whether this thread is to ask again, since an operator of another one has ended after `ended`
   // was read.
   bool wait_for_others(std::uint64_t ended);
-  // Why nothing of the device may leave.
-  [[nodiscard]] std::string who_stays(c10::Device device) const;
+  // Why nothing of the device may leave, where so much is asked for.
+  [[nodiscard]] std::string who_stays(c10::Device device, Bytes asked) const;
   // Forgets tensors that are gone, where there are many, or all of them.
   void drop_dead(bool all = false);
   static void drop(void* entry) noexcept;
