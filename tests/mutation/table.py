@@ -44,6 +44,7 @@ SEGMENTS = ((POOL, "[segments]"),)
 PAGES_SHARED = ((RUNTIME, "[pages]"), (RUNTIME, "[exhaustion]"))
 PARKING = ((RUNTIME, "[release]"),)
 BARRIERS = (("berth_torch_step_test", "[barrier]"),)
+OUTSIDE = (("berth_torch_step_test", "The memory of a storage that is no more may be another's"),)
 PROGRAMS_OF_PLANS = ARENA + ((RUNTIME, "[programs]"),)
 C_ABI = ((CAPI, "[capi]"),)
 STREAMS_OF_ABI = (("berth_capi_test", "[streams]"),)
@@ -284,6 +285,7 @@ MUTANTS = (
     Mutant("trim-ample", "handles", "near a limit what comes back after a trim has large handles", Replace("return store.free_bytes(&free).ok();"), HANDLES),
     Mutant("pages-planned", "pages", "a planned block has no page where memory should not grow", Swap("planned ||", "(false && planned) ||"), (*ARENA, *PAGES_SHARED)),
     Mutant("pages-unasked", "pages", "an arena whose lanes are over takes its missing pages", Replace("if (hits == ~std::uint64_t{0} && !marked) return;"), PAGES_SHARED),
+    Mutant("lent-last", "pages", "memory is out while the plan's next requests have bytes", NEVER, PAGES_SHARED),
     Mutant("pages-single", "pages", "where memory is out growths come and go, not pages", Replace("const bool smaller = false;"), PAGES_SHARED),
     Mutant("segments-large", "plain", "a pool that holds much has small segments", Swap("options.large_segment_bytes != 0", "false"), SEGMENTS),
     Mutant("plain-size", "plain", "in segments blocks are split by their mobility", Drop(), SEGMENTS),
@@ -496,6 +498,7 @@ MUTANTS = (
     Mutant("step-body-ahead", "step", "the schedule runs ahead of the check", Drop(), PROGRAMS),
     Mutant("step-generator", "step", "the schedule draws from what the body has set a generator to", Replace("const GeneratorStates::States set_by_body;"), PROGRAMS),
     Mutant("barrier-opaque", "barrier", "an operator that nobody knows is believed", Swap("is_known(op) ? find_facts(op) : find_opaque_facts", "find_facts"), BARRIERS),
+    Mutant("outside-moved", "barrier", "a storage that has left for the host is taken to lie where it lay", Swap("range_of(*other._unsafe_get_target())", "here"), OUTSIDE),
     Mutant("barrier-foreign", "barrier", "memory that libtorch did not allocate is taken for its own", Swap("return !storage", "return (false) && !storage"), BARRIERS),
     Mutant("barrier-empty", "barrier", "an empty storage is taken for one whose bytes are elsewhere", Swap(" || !denies_bytes(impl)", ""), BARRIERS),
     Mutant("barrier-resized", "barrier", "a storage of another size is the one that it was", Drop(), BARRIERS),
@@ -524,6 +527,7 @@ MUTANTS = (
     Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", Swap("writes) refuse", "!writes) refuse"), THREADS),
     Mutant("step-cut-first", "step", "what the first step by a schedule spills cuts its budget", Drop(), SHORTFALL),
     Mutant("step-cut-worth", "step", "steps that spill next to nothing cut their budget", Replace("static_cast<void>(all);"), SHORTFALL),
+    Mutant("step-cut-lacking", "step", "a budget is cut by all that a step spills", Swap("std::min(spilled, lacking)", "spilled"), SHORTFALL),
     Mutant("step-cut-half", "step", "a budget is cut below its half", Drop(), SHORTFALL),
     Mutant("step-cut-failed", "step", "a budget within which nothing was found is cut again", Drop(), SHORTFALL),
     Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),

@@ -146,6 +146,32 @@ TEST_CASE("What an arena has not taken yet serves the pool before memory is out"
   for (void* const block : blocks) served.free(block);
 }
 
+// Halves of two pages live. The others are too small for a page, and the plan needs them soon.
+TEST_CASE("The bytes of a plan's next request serve another one before memory is out",
+          "[runtime][pages]") {
+  constexpr Bytes kPage = 2 * kMiB;
+  test::SimulatedDevice device({.page_bytes = kPage, .maps_pages = true});
+  const Plan plan = plan_of(
+      {sequence_of({{0, kMiB, 4}, {kPage, kMiB, 3}, {kMiB, kMiB - 1, 2}, {3 * kMiB, kMiB, 1}})});
+  Served served(device, plan, 2 * kPage);
+  const auto& allocator = served.allocator;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<void*> blocks;
+    for (const Bytes size : {kMiB, kMiB, kMiB - 1, kMiB})
+      blocks.push_back(allocator->allocate(size, 0));
+    for (void* const block : blocks) served.free(block);
+    allocator->mark_step(0);
+  }
+  std::vector<void*> blocks;
+  for (int i = 0; i < 2; ++i) blocks.push_back(allocator->allocate(kMiB, 0));
+  const std::uint64_t hits = allocator->stats().hits;
+  for (int i = 0; i < 2; ++i) blocks.push_back(allocator->allocate(kMiB, 7));
+  CHECK_THROWS_AS(allocator->allocate(kMiB, 7), OutOfMemory);
+  CHECK(allocator->stats().hits == hits);
+  for (void* const block : blocks) served.free(block);
+  CHECK(allocator->is_valid() == "");
+}
+
 TEST_CASE("Only bytes under slots are committed", "[runtime][pages]") {
   const Plan plan = plan_of({sequence_of({{0, kMiB, 2}, {kFar, kMiB, 1}})});
   SECTION("by a plan that is loaded") {

@@ -16,7 +16,7 @@ bool run(Shortfall& of, unsigned steps, Bytes spilled) {
   bool asked = false;
   for (unsigned n = 0; n < steps; ++n) {
     CHECK_FALSE(asked);
-    asked = of.end_step(spilled, kWhole);
+    asked = of.end_step(spilled, spilled, kWhole);
   }
   return asked;
 }
@@ -26,7 +26,7 @@ bool run(Shortfall& of, unsigned steps, Bytes spilled) {
 TEST_CASE("A budget that steps go on spilling under is cut by what they spill",
           "[step][shortfall]") {
   Shortfall one;
-  CHECK_FALSE(one.end_step(kWhole, kWhole));  // what was elsewhere before the schedule
+  CHECK_FALSE(one.end_step(kWhole, kWhole, kWhole));  // what was elsewhere before the schedule
   CHECK(run(one, 3, kWorth));
   CHECK(one.asked());
   CHECK(one.budget(kWhole) == kWhole - kWorth);
@@ -42,7 +42,7 @@ TEST_CASE("A budget that steps go on spilling under is cut by what they spill",
 TEST_CASE("Steps that spill little, or once, keep their budget", "[step][shortfall]") {
   Shortfall one;
   CHECK_FALSE(run(one, 40, kWorth / 2));
-  CHECK_FALSE(one.end_step(2 * kWorth, kWhole));
+  CHECK_FALSE(one.end_step(2 * kWorth, 2 * kWorth, kWhole));
   CHECK_FALSE(run(one, 40, 0));
   CHECK(one.budget(kWhole) == kWhole);
 }
@@ -67,4 +67,16 @@ TEST_CASE("A budget is cut three times at most, and never below its half", "[ste
   CHECK_FALSE(run(other, 40, kWhole / 2 + 1));
   CHECK(run(other, 3, kWhole / 2));
   CHECK(other.budget(kWhole) == kWhole / 2);
+}
+
+TEST_CASE("A budget is cut by what steps lack at a time, not by all that they spill",
+          "[step][shortfall]") {
+  Shortfall one;
+  for (int n = 0; n < 3; ++n) CHECK_FALSE(one.end_step(4 * kWhole, 3 * kWorth, kWhole));
+  CHECK(one.end_step(4 * kWhole, 2 * kWorth, kWhole));
+  CHECK(one.budget(kWhole) == kWhole - 3 * kWorth);
+  one.end_search(true);
+  for (int n = 0; n < 3; ++n) CHECK_FALSE(one.end_step(kWorth, kWhole, kWhole));  // of steps before
+  CHECK(one.end_step(kWorth, kWhole, kWhole));
+  CHECK(one.budget(kWhole) == kWhole - 4 * kWorth);
 }

@@ -232,6 +232,12 @@ TEST_CASE("The memory of a storage that is no more may be another's", "[step-pro
     memory.forget(foreign.storage().unsafeGetStorageImpl());
     REQUIRE_FALSE(memory.overlaps(plain.storage(), false));
   }
+  SECTION("one is, and has left") {
+    const Tensor other = torch::empty({16});
+    foreign.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+        other.storage().unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr()));
+    REQUIRE_FALSE(memory.overlaps(plain.storage(), false));
+  }
 }
 
 TEST_CASE("An operator that nobody knows runs when it is called", "[step][barrier]") {

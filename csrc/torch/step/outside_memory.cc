@@ -44,22 +44,27 @@ at::Tensor copy_of(const at::Tensor& tensor, Operand operand) {
                      operand, plain_keys(c10::kCPU));
 }
 
+OutsideMemory::Range OutsideMemory::range_of(c10::StorageImpl& storage) {
+  const auto first = reinterpret_cast<std::uintptr_t>(storage._mutable_data_ptr_no_checks().get());
+  return {first, first == 0 ? 0 : first + storage.nbytes()};
+}
+
 bool OutsideMemory::overlaps(const c10::Storage& storage, bool foreign) {
-  c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
-  const auto first = reinterpret_cast<std::uintptr_t>(impl._mutable_data_ptr_no_checks().get());
-  if (first == 0 || impl.nbytes() == 0) return false;
-  const std::uintptr_t end = first + impl.nbytes();
-  (foreign ? foreign_ : plain_).push_back({first, end, storage.getWeakStorageImpl()});
-  std::vector<Range>& others = foreign ? plain_ : foreign_;
-  std::erase_if(others, [](const Range& other) { return other.storage.expired(); });
-  return std::any_of(others.begin(), others.end(),
-                     [&](const Range& other) { return other.first < end && first < other.end; });
+  const Range here = range_of(*storage.unsafeGetStorageImpl());
+  if (here.first == here.end) return false;
+  (foreign ? foreign_ : plain_).push_back(storage.getWeakStorageImpl());
+  std::vector<Weak>& others = foreign ? plain_ : foreign_;
+  std::erase_if(others, [](const Weak& other) { return other.expired(); });
+  return std::any_of(others.begin(), others.end(), [&](const Weak& other) {
+    // mutant: outside-moved
+    const Range there = range_of(*other._unsafe_get_target());  // the weak reference keeps it
+    return there.first < here.end && here.first < there.end;
+  });
 }
 
 void OutsideMemory::forget(const c10::StorageImpl* storage) {
-  for (std::vector<Range>* const ranges : {&plain_, &foreign_})
-    std::erase_if(*ranges,
-                  [&](const Range& one) { return one.storage._unsafe_get_target() == storage; });
+  for (std::vector<Weak>* const storages : {&plain_, &foreign_})
+    std::erase_if(*storages, [&](const Weak& one) { return one._unsafe_get_target() == storage; });
 }
 
 }  // namespace berth::torch::step

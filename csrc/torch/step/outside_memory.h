@@ -21,24 +21,25 @@ namespace berth::torch::step {
 // an address that is as aligned up to 64 bytes, since kernels may go by either.
 [[nodiscard]] at::Tensor copy_of(const at::Tensor& tensor, Operand operand);
 
-// Where the storages lie that a step takes from outside, to find two over the same addresses:
-// libtorch's allocators give none out twice, so one of them is foreign. Storages are held weakly:
-// the memory of one that is no more may be another's. O(1) a storage as long as none is foreign,
-// else O(storages).
+// The storages that a step takes from outside, to find two over the same addresses: libtorch's
+// allocators give none out twice, so one of them is foreign. Storages are held weakly: the memory
+// of one that is no more may be another's, as that of one that has left for the host. O(1) a
+// storage as long as none is foreign, else O(storages).
 class OutsideMemory {
  public:
-  // Notes one that was not noted before. Returns whether it overlaps one that was and still is,
-  // unless both are foreign.
+  // Notes one that was not noted before. Returns whether it overlaps one that was, still is, and
+  // lies there now, unless both are foreign.
   [[nodiscard]] bool overlaps(const c10::Storage& storage, bool foreign);
-  // A storage lies somewhere else from now on.
+  // A storage is of no matter from now on: an operator has given it other memory.
   void forget(const c10::StorageImpl* storage);
 
  private:
+  using Weak = c10::weak_intrusive_ptr<c10::StorageImpl>;
   struct Range {
     std::uintptr_t first = 0, end = 0;
-    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
-  std::vector<Range> plain_, foreign_;
+  [[nodiscard]] static Range range_of(c10::StorageImpl& storage);
+  std::vector<Weak> plain_, foreign_;
 };
 
 }  // namespace berth::torch::step

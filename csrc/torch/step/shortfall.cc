@@ -17,13 +17,15 @@ constexpr unsigned kMostSearches = 3;
 
 }  // namespace
 
-bool Shortfall::end_step(Bytes spilled, Bytes whole) noexcept {
+bool Shortfall::end_step(Bytes spilled, Bytes lacking, Bytes whole) noexcept {
   if (asked_ || searches_ == kMostSearches) return false;
   ++steps_;
   // mutant: step-cut-first
   if (steps_ == 1) return false;
   spilled_ += spilled;
-  most_ = std::max(most_, spilled);
+  // What went twice is lacking once, and what went steps ago has been replaced.
+  // mutant: step-cut-lacking
+  most_ = std::max(most_, std::min(spilled, lacking));
   if (steps_ < kSteps) return false;
   const Bytes all = std::exchange(spilled_, 0), most = std::exchange(most_, 0);
   steps_ = 1;

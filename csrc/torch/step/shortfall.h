@@ -9,10 +9,11 @@ namespace berth::torch::step {
 // requests spill, in each step, what no schedule chose. Not thread-safe.
 class Shortfall {
  public:
-  // A step by the schedule has ended, in which requests sent so many bytes to the host. Returns
-  // whether the program is to be planned within budget(`whole`), which is less than it was, since
-  // the last steps spilled more than a part of it that is worth a search. O(1).
-  bool end_step(Bytes spilled, Bytes whole) noexcept;
+  // A step by the schedule has ended, in which requests sent `spilled` bytes to the host, of which
+  // `lacking` were there at a time. Returns whether the program is to be planned within
+  // budget(`whole`), which is less than it was, since the last steps spilled more than a part of it
+  // that is worth a search. O(1).
+  bool end_step(Bytes spilled, Bytes lacking, Bytes whole) noexcept;
   // What is left of the whole budget.
   [[nodiscard]] Bytes budget(Bytes whole) const noexcept { return whole - cut_; }
   // Whether a search for the smaller budget has been asked for whose end has not come.
@@ -22,7 +23,8 @@ class Shortfall {
 
  private:
   Bytes cut_ = 0, cut_before_ = 0;
-  Bytes spilled_ = 0, most_ = 0;  // in the steps that are looked at
+  Bytes spilled_ = 0;  // in the steps that are looked at
+  Bytes most_ = 0;     // that one of them lacked
   unsigned steps_ = 0, searches_ = 0;
   bool asked_ = false;
 };

@@ -1,5 +1,6 @@
 // Spills::Use: who uses which tensors meanwhile, and the turns of operators.
 #include "csrc/torch/step/operator_facts.h"
+#include "csrc/torch/step/record.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -8,6 +9,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
 
+#include <unordered_set>
 #include <utility>
 
 namespace berth::torch::step {
@@ -50,6 +52,19 @@ Spills::Use* Spills::Use::keeper() const noexcept {
   return one;
 }
 
+Spills::Use::Need Spills::Use::need(c10::Device device) {
+  if (outermost == nullptr || !outermost->op_) return {};
+  Need result{.name = name_of(*outermost->op_)};
+  std::unordered_set<const void*> counted;
+  for (const Use* use = innermost; use != nullptr; use = use->outer_)
+    for (const void* const one : use->used_) {
+      const auto& entry = *static_cast<const Entry*>(one);
+      if (entry.device == device && !entry.away && counted.insert(one).second)
+        result.uses += entry.bytes;
+    }
+  return result;
+}
+
 bool Spills::Use::gave_way() noexcept { return std::exchange(gives_way, false); }
 
 void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again) {
@@ -59,6 +74,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
     outermost = this;
     gives_way = false;
   }
+  op_ = op;
   stands_ = true;
   keeps_inside_ = !facts.points_to_arguments;
   if (facts.view || facts.allocates) return;

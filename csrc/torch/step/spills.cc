@@ -128,6 +128,26 @@ Spills::Figures Spills::figures() const {
   return figures;
 }
 
+void Spills::watch_shortage() {
+  const std::lock_guard lock(mutex_);
+  least_lacking_ = most_lacking_ = lacking_;
+}
+
+Bytes Spills::shortage() const {
+  const std::lock_guard lock(mutex_);
+  return most_lacking_ - least_lacking_;
+}
+
+void Spills::set_lacks_room(Entry& entry, bool lacks) {
+  if (std::exchange(entry.lacked_room, lacks) == lacks) return;
+  if (lacks)
+    lacking_ += entry.copy.bytes;
+  else
+    lacking_ -= entry.copy.bytes;
+  most_lacking_ = std::max(most_lacking_, lacking_);
+  least_lacking_ = std::min(least_lacking_, lacking_);
+}
+
 Bytes Spills::known(std::optional<c10::Device> device) const {
   const std::lock_guard lock(mutex_);
   Bytes all = 0;
@@ -273,6 +293,7 @@ void Spills::drop(void* entry) noexcept {
   auto& gone = *static_cast<Entry*>(entry);
   if (!gone.away) return;
   gone.away = false;
+  spills.set_lacks_room(gone, false);
   spills.memory_.end_away(std::exchange(gone.copy, {}), gone.left_on);
 }
 
@@ -302,6 +323,7 @@ void Spills::bring_back(Entry& entry, bool scheduled, const std::optional<c10::S
   const std::lock_guard lock(mutex_);
   if (!entry.away) return;  // another thread has brought it back
   entry.away = false;
+  set_lacks_room(entry, false);
   allow_bytes(*storage);
   put(*storage, std::move(block));
   if (entry.device.is_cpu()) {
@@ -443,6 +465,7 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<
     c10::impl::VirtualGuardImpl(device.type())
         .recordDataPtrOnStream(storage._mutable_data_ptr_no_checks(), *entry.stream);
   entry.away = true;
+  set_lacks_room(entry, !scheduled);
   entry.written = false;
   entry.left_on = copies;
   const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(false));
@@ -539,6 +562,7 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   there.used_before = std::move(entry.used_before);
   there.touched = entry.touched;
   there.made = std::exchange(entry.made, kMadeBefore);
+  there.lacked_room = std::exchange(entry.lacked_room, false);
   there.copy = std::exchange(entry.copy, {});
   there.stream = entry.stream;
   there.left_on = entry.left_on;
@@ -549,16 +573,26 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   deny_bytes(to, away_text());
 }
 
-std::string Spills::who_stays(c10::Device device) const {
+std::string Spills::who_stays(c10::Device device, Bytes asked) const {
   Bytes used = 0, others = 0;
   for (const Entry& one : entries_) {
     if (one.away || one.device != device || one.storage.expired()) continue;
     (one.uses > 0 ? used : others) += one.bytes;
   }
+  const Use::Need need = Use::need(device);
+  const std::string where = "no tensor is left that could go to the host: ";
+  const std::string rest =
+      fmt::format("somebody else may have the address of {}", format_bytes(others));
+  // What all wait for is not asked for by one.
+  if (need.name.empty() || asked >= kMaxBytes)
+    return fmt::format("{}operators use {} now, and {}", where, format_bytes(used), rest);
+  const Bytes elsewhere = used - std::min(used, need.uses);
   return fmt::format(
-      "no tensor is left that could go to the host: operators use {} now, and somebody else may "
-      "have the address of {}",
-      format_bytes(used), format_bytes(others));
+      "{}{} takes {} and asks for {} beside that and what its kernel has{}, and {}", where,
+      need.name, format_bytes(need.uses), format_bytes(asked),
+      elsewhere == 0 ? std::string()
+                     : fmt::format(", operators of other threads use {}", format_bytes(elsewhere)),
+      rest);
 }
 
 bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
@@ -582,7 +616,7 @@ bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
     if (freed < bytes) freed += leave(candidates(device, kMaxBytes), bytes - freed);
     {
       const std::lock_guard lock(mutex_);
-      if (freed == 0 && why_.empty()) why_ = who_stays(device);
+      if (freed == 0 && why_.empty()) why_ = who_stays(device, bytes);
       figures_.ns += elapsed.ns();
     }
     return freed > 0 || wait_for_others(ended);

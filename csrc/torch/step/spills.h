@@ -70,6 +70,10 @@ class Spills final : public RoomMaker {
   // on.
   void allow(Bytes host_bytes);
   [[nodiscard]] Figures figures() const;
+  // From now on shortage() is counted.
+  void watch_shortage();
+  // By how much more requests had on the host at the most, at a time, than at the least.
+  [[nodiscard]] Bytes shortage() const;
   // What all known tensors that are there take, on one device or on all. O(known tensors).
   [[nodiscard]] Bytes known(std::optional<c10::Device> device = std::nullopt) const;
 
@@ -105,6 +109,12 @@ class Spills final : public RoomMaker {
     // Whether the last use of this thread found no room because operators of other threads wait for
     // what it had. Asked once.
     [[nodiscard]] static bool gave_way() noexcept;
+    // What the operator of this thread has to have there, and its name. Under the lock.
+    struct Need {
+      std::string name;  // empty: none asks
+      Bytes uses = 0;    // of tensors
+    };
+    [[nodiscard]] static Need need(c10::Device device);
     // The call has run: its results, the last ones of `stack`, may leave from now on.
     void note_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
       if (on()) [[unlikely]]
@@ -121,6 +131,7 @@ class Spills final : public RoomMaker {
     // The use around this one with which what this one uses stays; null: none.
     [[nodiscard]] Use* keeper() const noexcept;
     std::vector<void*> used_;  // entries
+    std::optional<c10::OperatorHandle> op_;
     bool stands_ = false;
     bool keeps_inside_ = true;  // what operators inside use stays
     Use* outer_ = nullptr;      // of the operator that calls this one
@@ -186,6 +197,7 @@ class Spills final : public RoomMaker {
     bool away = false;
     bool copied = false;                        // it is there, and its copy has the same bytes
     bool written = false;                       // since it left
+    bool lacked_room = false;                   // it is away because of a request
     std::optional<c10::Stream> stream = {};     // that used it
     std::optional<c10::Stream> left_on = {};    // by which it left
     std::shared_ptr<c10::Event> arriving = {};  // that its users wait for; null: it is there
@@ -235,14 +247,16 @@ class Spills final : public RoomMaker {
   [[nodiscard]] static bool may_leave(const Entry& entry, const std::optional<c10::Stream>& stream);
   // Whether there is room for so much more on the host, once what may go there has gone.
   bool host_has(Bytes bytes);
+  // It is away because of a request, or no more.
+  void set_lacks_room(Entry& entry, bool lacks);
   // Its copy, if any, is none of it any more.
   void forget_copy(Entry& entry);
   static void put(c10::StorageImpl& storage, c10::DataPtr block);
   // Whether this thread is to ask again, since an operator of another one has ended after `ended`
   // was read.
   bool wait_for_others(std::uint64_t ended);
-  // Why nothing of the device may leave.
-  [[nodiscard]] std::string who_stays(c10::Device device) const;
+  // Why nothing of the device may leave, where so much is asked for.
+  [[nodiscard]] std::string who_stays(c10::Device device, Bytes asked) const;
   // Forgets tensors that are gone, where there are many, or all of them.
   void drop_dead(bool all = false);
   static void drop(void* entry) noexcept;
@@ -253,6 +267,8 @@ class Spills final : public RoomMaker {
   mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
   OperatorTurns turns_;
   Figures figures_;  // but for what memory_ counts
+  // What is away because of requests: now, and since watch_shortage().
+  Bytes lacking_ = 0, least_lacking_ = 0, most_lacking_ = 0;
   SpillMemory memory_;
   std::string why_;
   Entries entries_;  // the least recently used first

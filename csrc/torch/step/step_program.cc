@@ -186,6 +186,7 @@ class StepProgram::State {
   void begin() {
     ++stats_.steps;
     spilled_before_ = Spills::get().figures().out;
+    Spills::get().watch_shortage();
     expect_mark_by_program();
     if (as_written()) return;
     if (planning_.lost()) plan_lost();
@@ -333,7 +334,7 @@ class StepProgram::State {
         !ran.budget_not_met.empty())
       return;
     if (!ran.shortfall.end_step(Spills::get().figures().out - spilled_before_,
-                                options_.memory_budget))
+                                Spills::get().shortage(), options_.memory_budget))
       return;
     try {
       ran.ticket = planning_.plan(ran.program, scheduling(ran), nullptr, beside(&ran));
