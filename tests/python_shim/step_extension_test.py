@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import unittest
 
-from step_barrier_test import PROGRAM
+from step_case import AS_EAGER
 from support import ProgramCase
 
 SOURCE = """
@@ -110,7 +110,7 @@ class Extensions(ProgramCase):
         (cls.built / "extension.cc").write_text(SOURCE)
 
     def check(self, when):
-        printed = self.python(PROGRAM + BODIES, when, self.built / "extension.cc", self.built)
+        printed = self.python(AS_EAGER + BODIES, when, self.built / "extension.cc", self.built)
         self.assertEqual(printed.split("\n")[:5], ["True True "] * 5)
 
     def test_functions_classes_and_operators_in_cpp(self):
