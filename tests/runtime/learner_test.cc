@@ -113,6 +113,14 @@ TEST_CASE("A step of which the record holds two is searched, and a longer one is
     REQUIRE_FALSE(run.learner.records());
     REQUIRE(run.learner.record().chunk_count() == 0);
   }
+  SECTION("a longer one now and then") {
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      for (int i = 0; i < 3; ++i) REQUIRE_FALSE(step(kMost + 8192));
+      REQUIRE_FALSE(step(1000 + round));
+    }
+    REQUIRE(run.learner.too_long() == 0);
+    REQUIRE(run.learner.records());
+  }
   SECTION("a longer one, and then shorter ones") {
     for (int i = 0; i < 5; ++i) REQUIRE_FALSE(step(kMost + 8192));
     bool found = false;

@@ -49,6 +49,10 @@ struct Fixture {
   }
   // A step of six requests that repeats.
   void step() {
+    requests_of_a_step();
+    allocator.mark_step(0);
+  }
+  void requests_of_a_step() {
     std::vector<Block> blocks;
     for (const Bytes size : {3 * kPage, kPage / 2, 5 * kPage, kPage, 7 * kPage, kPage / 8}) {
       blocks.push_back(allocate(size));
@@ -62,7 +66,6 @@ struct Fixture {
       check(block);
       free(block);
     }
-    allocator.mark_step(0);
   }
   std::uint64_t hits_of_a_step() {
     const std::uint64_t before = allocator.stats().hits;
@@ -127,6 +130,30 @@ TEST_CASE("With contents everything goes, and comes back as it was", "[release]"
     CHECK(fixture.hits_of_a_step() == 6);
   }
   for (const Block& block : kept) fixture.free(block);
+}
+
+// One of them is the step at whose end a plan would be taken.
+TEST_CASE("A step that ends while the contents are away takes no memory", "[release]") {
+  for (int steps = 0; steps < 8; ++steps) {
+    CAPTURE(steps);
+    Fixture fixture;
+    const Block kept = fixture.allocate(kPage);
+    for (int i = 0; i < steps; ++i) fixture.step();
+    fixture.requests_of_a_step();
+    (void)fixture.allocator.release(true);
+    REQUIRE(fixture.allocator.parked());
+    const std::uint64_t calls = fixture.device.driver_calls();
+    fixture.allocator.mark_step(0);
+    CHECK(fixture.device.driver_calls() == calls);
+    CHECK(fixture.allocator.parked());
+    CHECK(fixture.allocator.stats().reserved == 0);
+    CHECK(fixture.allocator.is_valid() == "");
+    (void)fixture.allocator.resume();
+    Fixture::check(kept);
+    for (int i = 0; i < 20; ++i) fixture.step();
+    CHECK(fixture.hits_of_a_step() == 6);
+    fixture.free(kept);
+  }
 }
 
 TEST_CASE("A request brings the contents back first", "[release]") {

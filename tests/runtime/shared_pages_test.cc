@@ -172,6 +172,39 @@ TEST_CASE("The bytes of a plan's next request serve another one before memory is
   CHECK(allocator->is_valid() == "");
 }
 
+// No page of such a device has two addresses, so nobody else can use them.
+TEST_CASE("Pages that an earlier plan needed go when what lived there is free",
+          "[runtime][pages]") {
+  constexpr Bytes kPage = 2 * kMiB, kLarge = 20 * kPage;
+  test::SimulatedDevice device({.page_bytes = kPage, .maps_pages = true, .aliases = false});
+  Served served(device, plan_of({sequence_of({{0, kPage, 2}, {kPage, kLarge, 1}})}));
+  const auto& allocator = served.allocator;
+  const auto request = [&](Bytes size) { return allocator->allocate(size, 0); };
+  void* kept = nullptr;
+  for (int step = 0; step < 3; ++step) {
+    if (step > 0) {
+      served.free(kept);
+      allocator->mark_step(0);
+    }
+    void* const small = request(kPage);
+    kept = request(kLarge);
+    served.free(small);
+  }
+  REQUIRE(allocator->stats().hits >= 4);
+  (void)allocator->trim();  // what the pool had for the first step
+  allocator->load_plan(plan_of({sequence_of({{0, kPage, 1}})}));
+  CHECK(device.committed() >= kLarge);
+  served.free(kept);
+  void* const beside = allocator->allocate(kLarge, 7);
+  for (int step = 0; step < 4; ++step) {
+    served.free(request(kPage));
+    allocator->mark_step(0);
+  }
+  CHECK(device.committed() <= kLarge + 2 * kPage);
+  CHECK(allocator->is_valid() == "");
+  served.free(beside);
+}
+
 TEST_CASE("Only bytes under slots are committed", "[runtime][pages]") {
   const Plan plan = plan_of({sequence_of({{0, kMiB, 2}, {kFar, kMiB, 1}})});
   SECTION("by a plan that is loaded") {
