@@ -533,6 +533,60 @@ said(back=back)
 """
 )
 
+# Operators of the program's own use tensors that are no argument of theirs, and have left for the host: in steps that are refused, on other threads,
+# where they are declared pure, and where a schedule runs them.
+CLOSURES = (
+    PROGRAM
+    + """
+import threading
+counted, table = torch.zeros(64, 64), torch.arange(4096.0).view(64, 64)
+@torch.library.custom_op("spill_test::count", mutates_args=())
+def count(x: torch.Tensor) -> torch.Tensor:
+    counted.add_(1)
+    return x + table[0, 1]
+@torch.library.custom_op("spill_test::look_up", mutates_args=())
+def look_up(x: torch.Tensor) -> torch.Tensor:
+    return x * table[1]
+look_up.register_fake(torch.empty_like)
+berth.pure("spill_test::look_up")
+program = program_of(plan_wait=1e9) if host else None
+def squeeze():
+    assert sum(float(one[0]) for one in [torch.ones(1 << 14) for _ in range(20)]) == 20
+def work():
+    if variant == "pure":
+        return look_up(torch.ones(64))
+    return count(torch.ones(64))
+def call():
+    if variant != "thread":
+        return work()
+    made = []
+    thread = threading.Thread(target=lambda: made.append(work()))
+    thread.start()
+    thread.join()
+    return made[0]
+found = []
+for step in range(7):
+    try:
+        with program.step() if program else contextlib.nullcontext():
+            squeeze()
+            assert counted.sum() >= 0 and table.sum() > 0
+            if variant == "refused":
+                torch.ones(8, dtype=torch.cfloat).conj() * 2
+            for _ in range(2):
+                made = call()
+                squeeze()
+                found.append((digest([made]), counted[0, 0].item()))
+                squeeze()
+            if variant != "pure":
+                raise KeyError  # such a step is recorded anew each time
+    except KeyError:
+        pass
+if variant == "pure" and program:
+    assert program.stats().scheduled > 3, program.stats()
+said(found=found, spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # Six tensors lie apart, on all pages that there are, and one operator takes them all: 15 MiB with its result.
 APART = (
     PROGRAM

@@ -7,6 +7,7 @@ import unittest
 from spill_programs import (
     APART,
     CHOSEN,
+    CLOSURES,
     COMPILED,
     COPIES,
     CROWD,
@@ -172,6 +173,12 @@ class Spills(ProgramCase):
     def test_what_attacks_found(self):
         wide, tight = self.same_bits(HARD, 14 << 20, "")
         self.assertEqual(wide, tight)
+
+    def test_operators_use_what_is_no_argument(self):
+        for variant in ("refused", "thread", "pure"):
+            with self.subTest(variant):
+                wide, tight = self.same_bits(CLOSURES, 1 << 20, variant)
+                self.assertEqual(wide, tight)
 
     def test_threads_of_the_program_find_all_bytes(self):
         for _ in range(2):

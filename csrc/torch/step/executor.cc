@@ -325,7 +325,12 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     std::optional<KernelTimes::Kernel> kernel;
     if (measured) kernel.emplace(*times_, instruction.call, last_of(*stack, stack->size() - below));
     const c10::OperatorHandle& op = over ? call.twin->op : call.op;
-    run_with_bytes(op, stack, [&](c10::Stack* part) { op.callBoxed(part); });
+    run_with_bytes(op, stack, [&](c10::Stack* part) {
+      if (Spills::on() && facts_of(op).declared) [[unlikely]]
+        run_kernel_of_others([&] { op.callBoxed(part); });
+      else
+        op.callBoxed(part);
+    });
     if (kernel) kernel->end();
   }
   drawing.reset();

@@ -245,13 +245,21 @@ PureOperators& pure_operators() {
   return *operators;
 }
 
+bool is_libtorchs(const c10::OperatorHandle& op) {
+  const std::string_view name = op.schema().name();
+  const auto has = [&](std::string_view own) { return name.starts_with(own); };
+  return has("aten::") || has("prim::") || has("profiler::");
+}
+
+// Of berth's own there are some that do nothing but show what the body does.
+bool is_berths(const c10::OperatorHandle& op) { return op.schema().name().starts_with("berth::"); }
+
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   for (const std::string_view known :
        {kReadBytes, kReadGenerators, kOrderStreams, kCompareStorage, kSetAside, kRunAsWritten})
     if (name == known) return true;
-  for (const std::string_view own : {"aten::", "prim::", "profiler::"})
-    if (name.starts_with(own)) return true;
+  if (is_libtorchs(op)) return true;
   if (std::find(kPure.begin(), kPure.end(), name) != kPure.end()) return true;
   PureOperators& pure = pure_operators();
   const std::lock_guard lock(pure.mutex);
@@ -288,8 +296,11 @@ const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
   if (found != known.facts.end()) [[likely]]
     return found->second;
   // mutant: barrier-opaque
-  return known.facts.emplace(&op.schema(), is_known(op) ? find_facts(op) : find_opaque_facts(op))
-      .first->second;
+  OperatorFacts& facts =
+      known.facts.emplace(&op.schema(), is_known(op) ? find_facts(op) : find_opaque_facts(op))
+          .first->second;
+  facts.declared = !facts.opaque && !is_libtorchs(op) && !is_berths(op);
+  return facts;
 }
 
 void declare_pure(std::string_view name) {

@@ -46,6 +46,8 @@ struct OperatorFacts {
   // Nobody knows what it does: an operator that is not libtorch's own and that nobody has declared
   // pure, whatever its schema and its tags say, or one that gives the body an address.
   bool opaque = false;
+  // Pure by declaration. Its kernel may use tensors that are no argument, as a table that stays.
+  bool declared = false;
   // Opaque, and goes on behind the call, on threads that get the caller's state: what these call is
   // none of the step's.
   bool collective = false;

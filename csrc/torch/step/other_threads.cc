@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 namespace berth::torch::step {
@@ -70,7 +71,9 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     return;
   }
   OtherThreads::see_composites();
-  const Within here;
+  // What an operator that nobody knows uses may be no argument of its.
+  std::optional<Within> here;
+  if (!facts_of(op).opaque) here.emplace();
   tell(op, *stack);
   run_with_bytes(op, stack, run);
 }

@@ -424,8 +424,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   }
   const auto given = [&] { return last_of(*stack, arguments); };
   const auto run = [&] {
+    const bool refused = !record_.refusal.empty();
     lock.unlock();
-    run_kernel(op, keys, stack);
+    // Nothing is recorded any more, but what operators inside use has to be there.
+    refused ? run_kernel_told(op, keys, stack) : run_kernel(op, keys, stack);
   };
   if (makes_view(facts, given())) return run();
   if (facts.as_written) {

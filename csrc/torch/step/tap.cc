@@ -14,10 +14,12 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/PyInterpreterHooks.h>
+#include <c10/util/ScopeExit.h>
 #include <pthread.h>
 
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 namespace berth::torch::step {
 
@@ -56,6 +58,8 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
   return false;
 }
 
+thread_local bool untold = false;  // inside of run_kernel_of_others()
+
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
   // Who calls a kernel of one key, as libtorch's dispatcher in Python does, gives all keys.
@@ -69,8 +73,13 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     });
     return;
   }
-  OperatorListener* const listener = current.load(std::memory_order_acquire);
   const OperatorFacts& facts = facts_of(op);
+  if (untold) [[unlikely]] {
+    const auto run = [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); };
+    facts.view ? run(stack) : run_with_bytes(op, stack, run);
+    return;
+  }
+  OperatorListener* const listener = current.load(std::memory_order_acquire);
   c10::Storage compared;
   if (facts.compares && stack->back().toTensor().has_storage()) [[unlikely]]
     compared = stack->back().toTensor().storage();
@@ -105,7 +114,23 @@ void register_new_operators() {
 
 }  // namespace
 
+void run_kernel_of_others(const std::function<void()>& call) {
+  const bool before = std::exchange(untold, true);
+  const auto over = c10::make_scope_exit([&] { untold = before; });
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  const c10::DispatchKeySet tap(kTapKey), composites(kCompositeKey);
+  const c10::impl::ForceDispatchKeyGuard seen(local.included_ | tap,
+                                              (local.excluded_ - tap) | composites);
+  call();
+}
+
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  if (Spills::on() && facts_of(op).declared) [[unlikely]] {
+    run_with_bytes(op, stack, [&](c10::Stack* part) {
+      run_kernel_of_others([&] { op.redispatchBoxed(below(keys), part); });
+    });
+    return;
+  }
   const c10::impl::ExcludeDispatchKeyGuard off(c10::DispatchKeySet(kTapKey) |
                                                c10::DispatchKeySet(kCompositeKey));
   run_with_bytes(op, stack, [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); });

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 namespace berth::torch::step {
@@ -33,6 +34,9 @@ void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::St
 // Lets Python dispatch a call whose tensors are subclasses in Python. The listener receives the
 // operators inside. A composite call goes there by libtorch's own way, which Python relies on.
 void run_in_python(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
+// Runs a call whose kernel may use tensors that are no argument: operators inside find their bytes,
+// too. No listener receives these.
+void run_kernel_of_others(const std::function<void()>& call);
 // Runs the kernel. The listener receives the operators inside.
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
