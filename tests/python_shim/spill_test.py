@@ -94,15 +94,16 @@ class Spills(ProgramCase):
         """The step takes 108 MiB, of which its state is 63, beside 64 MiB of libraries' workspaces."""
         for variant in ("elements", "lists"):
             with self.subTest(variant):
-                found = self.answer(PLANNED, "cuda", 160 << 20, 1 << 30, variant, BUDGET="80MiB")
+                found = self.answer(PLANNED, "cuda", 160 << 20, 1 << 30, variant, BUDGET="80MiB", STEPS="20")
                 self.assertEqual(found["not_met"], "")
                 self.assertLessEqual(found["predicted"], 80 << 20)
                 self.assertLessEqual(found["peak"], 160 << 20)
                 # How much is copied, and how much recomputed, depends on the times that were measured.
                 self.assertGreater(found["offloaded"], 0)
                 self.assertLess(found["there"], 148 << 20)
-                self.assertGreaterEqual(found["scheduled"], 6)
-                self.assertEqual(len(set(found["spilled"][7:])), 1, found["spilled"])
+                self.assertGreaterEqual(found["scheduled"], 16)
+                # A machine with other work has the plan of addresses, and better times, some steps later.
+                self.assertEqual(len(set(found["spilled"][14:])), 1, found["spilled"])
 
     def test_a_budget_above_what_the_device_has_room_for(self):
         """The schedule has 11 MiB, the device 9: after four steps by it there is one within less."""
