@@ -8,6 +8,7 @@ and berth.
 
     tests/fuzz/step_programs.py --programs 3000 --seed 1     # 0: all equal, 1: a body differed; prints its seed
     tests/fuzz/step_programs.py --only 1234 --tell           # one of them, with its statements
+    tests/fuzz/step_programs.py --spills --programs 300      # in so little memory that tensors leave for the host
 """
 
 import argparse
@@ -27,10 +28,11 @@ from torch.utils.checkpoint import checkpoint
 import berth
 
 N = 6  # values are N x N
+WIDE = 64  # with --spills: what is small stays on the device
 STEPS = 7
 
 calls_of_state = [0]
-hidden = [torch.zeros(N, N)]
+hidden = [None]  # a tensor of each run
 
 
 @torch.library.custom_op("step_fuzz::count", mutates_args=())
@@ -66,6 +68,14 @@ def pure(x: torch.Tensor) -> torch.Tensor:
 
 
 berth.pure("step_fuzz::pure")
+
+
+def apart(value):
+    """A copy that takes none of the memory of steps."""
+    if not isinstance(value, torch.Tensor) or value.numel() == 0:
+        return value
+    room = torch.frombuffer(bytearray(value.numel() * value.element_size()), dtype=value.dtype)
+    return room.view(value.shape).copy_(value.detach())
 
 
 class Run:
@@ -120,7 +130,7 @@ class Run:
         ]
         for state in self.optimizer.state.values():
             found += [value for value in state.values() if isinstance(value, torch.Tensor)]
-        return [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in found + self.values]
+        return [apart(one) for one in found + self.values]
 
 
 def pick(run, n):
@@ -433,7 +443,7 @@ def outcome(seed, body, program):
             left = type(error).__name__
             # A text: the exception keeps frames alive, and a checkpoint that it left would go on packing what later bodies save.
             outcome.last = traceback.format_exception(error)
-        seen.append((left, run.log, run.everything()))
+        seen.append((left, [apart(one) for one in run.log], run.everything()))
     return seen
 
 
@@ -489,30 +499,52 @@ def away(seed, body, random_):
     return {"memory_budget": max(budget, 1), "copy_rate": 10**10, "host_memory": "1GiB"}
 
 
+def install_within(limit):
+    """Values are wide from now on, and the device has room for so many bytes: tensors leave for the host."""
+    global N
+    N = WIDE
+    berth.install("cpu", memory_limit=limit)
+    berth.StepProgram(host_memory="1GiB")  # from now on
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=100, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="of the first; default: %(default)s")
     parser.add_argument("--only", type=int, help="the one with this seed")
     parser.add_argument("--tell", action="store_true", help="print the statements")
-    parser.add_argument("--spills", action="store_true", help="with budgets below what is there between steps")
+    parser.add_argument("--spills", action="store_true", help="in so little memory that tensors leave for the host")
+    parser.add_argument("--memory-limit", type=int, default=400_000, help="bytes, with --spills; default: %(default)s")
     parser.add_argument("--keep-going", action="store_true", help="after one that differs")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     seeds = (
         [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.programs)
     )
-    differ, scheduled, began, shown = 0, 0, time.monotonic(), time.monotonic()
+    if arguments.spills:
+        install_within(arguments.memory_limit)
+    differ, scheduled, spilled, ran_out, began, shown = 0, 0, 0, 0, time.monotonic(), time.monotonic()
     for n, seed in enumerate(seeds):
         random_ = random.Random(seed)
         body, options = draw(random_), options_of(random_)
-        if arguments.spills:
-            options = away(seed, body, random_)
-        if arguments.tell:
-            print(options, *body, sep="\n  ")
-        # Some plans come while steps run.
-        program = berth.StepProgram(**options, plan_wait=random_.choice([0, 1e9]))
-        a, b = outcome(seed, body, None), outcome(seed, body, program)
+        try:
+            if arguments.spills:  # half of them also plan with state on the host
+                plain = {**options, "second_thread": False, "host_memory": "1GiB"}
+                options = random_.choice([plain, away(seed, body, random_)])
+            if arguments.tell:
+                print(options, *body, sep="\n  ")
+            # Some plans come while steps run.
+            program = berth.StepProgram(**options, plan_wait=random_.choice([0, 1e9]))
+            before = program.stats().spilled_out
+            a, b = outcome(seed, body, None), outcome(seed, body, program)
+        except torch.OutOfMemoryError:  # between steps
+            if not arguments.spills:
+                raise
+            a = b = [("OutOfMemoryError",)]
+        if arguments.spills and any(step[0] == "OutOfMemoryError" for step in a + b):
+            ran_out += 1
+            continue
+        spilled += program.stats().spilled_out > before
         scheduled += program.stats().scheduled > 0
         if why := difference(a, b):
             differ += 1
@@ -524,7 +556,11 @@ def main():
         if time.monotonic() - shown > 10 and sys.stderr.isatty():
             shown = time.monotonic()
             print(f"{n + 1} of {len(seeds)} programs", file=sys.stderr)
-    print(f"{n + 1} programs, {differ} differ, {scheduled} had a schedule, {time.monotonic() - began:.0f} s")
+    left = f", {spilled} had tensors on the host, {ran_out} ran out of memory" if arguments.spills else ""
+    print(f"{n + 1} programs, {differ} differ, {scheduled} had a schedule{left}, {time.monotonic() - began:.0f} s")
+    if arguments.spills and spilled == 0:
+        print("no tensor left for the host: a smaller --memory-limit is wanted", file=sys.stderr)
+        return 1
     return 1 if differ else 0
 
 

@@ -533,6 +533,22 @@ said(back=back)
 """
 )
 
+# The second program's step needs next to nothing.
+SECOND = (
+    PROGRAM
+    + """
+first = program_of(engine="eager")
+tensors = [torch.full((1 << 18,), float(n)) for n in range(12)]
+with first.step():
+    assert [int(t.max()) for t in tensors] == list(range(12))
+second = program_of(engine="eager")
+print("THE SECOND", file=sys.stderr, flush=True)
+with second.step():
+    torch.ones(4).sum()
+said()
+"""
+)
+
 # Operators of the program's own use tensors that are no argument of theirs, and have left for the host: in steps that are refused, on other threads,
 # where they are declared pure, and where a schedule runs them.
 CLOSURES = (

@@ -23,6 +23,7 @@ from spill_programs import (
     RANKS,
     READS,
     SCRIPTED,
+    SECOND,
     THREADS,
     TRAINS,
     TWO,
@@ -41,6 +42,7 @@ class Spills(ProgramCase):
             [sys.executable, "program.py", *map(str, arguments)], folder=self.folder, standin=standin, **variables
         )
         self.assertEqual(result.returncode, 0, result.stderr[-3000:])
+        self.errors = result.stderr
         return json.loads(result.stdout.splitlines()[-1])
 
     def same_bits(self, text, limit, variant, **variables):
@@ -220,6 +222,12 @@ class Spills(ProgramCase):
         back = self.answer(IN_TURN, "cpu", (8 << 20) + (256 << 10), 1 << 30, "")["back"]
         self.assertGreaterEqual(back[0], 4)
         self.assertLessEqual(max(back[2:]), 6, back)
+
+    def test_what_steps_of_another_program_spilled_is_not_told_again(self):
+        self.answer(SECOND, "cpu", 8 << 20, 1 << 30, "")
+        first, second = self.errors.split("THE SECOND")
+        self.assertIn("did not fit the device", first)
+        self.assertNotIn("did not fit the device", second)
 
     def test_what_an_operator_takes_comes_to_lie_side_by_side(self):
         found = self.answer(APART, "cuda", 16 << 20, 1 << 30, "")

@@ -584,8 +584,8 @@ class StepProgram::State {
   std::string algorithms_;       // the file of what was measured of them
   bool looks_at_bytes_ = false;  // while steps are recorded
   StepProgramStats stats_;
-  Spills::Figures spills_;    // behind the last step
-  Bytes spilled_before_ = 0;  // this step
+  Spills::Figures spills_ = Spills::get().figures();  // behind the last step
+  Bytes spilled_before_ = 0;                          // this step
   std::uint32_t told_of_spills_ = 0;
   double may_wait_;                   // for plans, seconds
   bool takes_over_ = false;           // another schedule than before, behind this step
