@@ -1,5 +1,6 @@
 """Programs whose steps are larger than the device. Each prints what it leaves as a line of JSON."""
 
+from step_case import BLOCK
 from support import PREAMBLE
 
 # A program trains on the CPU or on CUDA and prints what it leaves; the arguments are a device, a limit in bytes, host memory, and a variant.
@@ -17,16 +18,9 @@ if own:
 elif limit or device == "cuda":
     berth.install(device, **({"memory_limit": limit} if limit else {}))
 
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm, self.attend = nn.LayerNorm(width), nn.MultiheadAttention(width, 4, batch_first=True)
-        self.wide = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
-    def forward(self, x):
-        y = self.norm(x)
-        x = x + self.attend(y, y, y, need_weights=False)[0]
-        return x + self.wide(x)
-
+"""
+    + BLOCK
+    + """
 class Net(nn.Module):
     def __init__(self, width=96, layers=3):
         super().__init__()

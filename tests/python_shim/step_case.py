@@ -36,6 +36,19 @@ def say(make, least=1, **options):
 """
 )
 
+# A block of a transformer.
+BLOCK = """
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.attend = nn.LayerNorm(width), nn.MultiheadAttention(width, 4, batch_first=True)
+        self.wide = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
+    def forward(self, x):
+        y = self.norm(x)
+        x = x + self.attend(y, y, y, need_weights=False)[0]
+        return x + self.wide(x)
+"""
+
 # A program prints what training leaves; run with the argument "program" the step runs by a schedule.
 TRAINS = (
     PREAMBLE
@@ -48,16 +61,9 @@ from torch.utils.checkpoint import checkpoint
 def digest(tensors):
     return hashlib.sha256(b"".join(t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors)).hexdigest()
 
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norm, self.attend = nn.LayerNorm(width), nn.MultiheadAttention(width, 4, batch_first=True)
-        self.wide = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
-    def forward(self, x):
-        y = self.norm(x)
-        x = x + self.attend(y, y, y, need_weights=False)[0]
-        return x + self.wide(x)
-
+"""
+    + BLOCK
+    + """
 class Net(nn.Module):
     def __init__(self, again=False):
         super().__init__()
