@@ -289,10 +289,15 @@ Bytes Allocator::State::target(Bytes asked) const noexcept {
   const Bytes live = live_with(asked);
   const Bytes wanted = live + live / kTargetPart + kTargetPages * properties.page_bytes;
   if (properties.aliases) return wanted;
-  // What is held lies where it is: only what plans add to it counts.
+  // Only what plans add to what is held counts.
   const bool planned = made_room || arena.committed() != 0;
   // mutant: plain-target
-  return properties.maps_pages || !planned ? 0 : std::max(store.peak(), wanted);
+  return planned ? std::max(store.peak(), wanted) : 0;
+}
+
+bool Allocator::State::pool_has_target() const noexcept {
+  const DeviceProperties& properties = device.properties();
+  return properties.maps_pages && !properties.aliases;
 }
 
 // What is not worth a search beside so much that lives.
@@ -330,7 +335,7 @@ void* Allocator::allocate(Bytes size, LaneKey lane, trace::Tag tag) {
 void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
                                         Notes& notes) {
   const NotesHeld notes_held{*this};
-  if (size <= kMaxBytes) store.set_target(target(size));
+  if (size <= kMaxBytes) store.set_target(pool_has_target() ? 0 : target(size));
   // mutant: parked-request
   if (parked.parked()) {
     try {
@@ -431,6 +436,7 @@ void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag 
   BERTH_CHECK(!forked, kUsage,
               "a block of {} was asked for in a forked child: berth serves the parent only",
               format_bytes(size));
+  if (pool_has_target()) store.set_target(target(size));
   void* const pointer = fallback.allocate(size, lane, tag, id);
   // Without marks, the sequence itself is searched now and then, and a plan is taken up as soon as
   // it is there.

@@ -123,6 +123,9 @@ struct Allocator::State {
   void look_at_parts() noexcept;
   // What should be held at most once so much more is asked for.
   [[nodiscard]] Bytes target(Bytes asked) const noexcept;
+  // Whether the target holds for the pool alone. A page with one address is the arena's or the
+  // pool's: a plan's blocks get theirs, whatever is held.
+  [[nodiscard]] bool pool_has_target() const noexcept;
   void note_held() noexcept;
   // Notes at the end of a call, however it ends.
   struct NotesHeld {

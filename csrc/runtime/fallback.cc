@@ -15,8 +15,9 @@ void* Fallback::allocate(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t
   if (void* const lent = borrow_first(size, lane, id)) return lent;
   PoolBlock* block = pool_.allocate(size, lane, kind, growth_);
   if (block == nullptr) block = search_ordered(size, lane, kind);
-  // Where there was no plan, segments stay: a captured graph may use them.
-  if (block == nullptr && !store_.properties().maps_pages && store_.has_target() &&
+  // Where there was no plan, segments stay: a captured graph may use them. Pages that have several
+  // addresses serve pool and arena alike.
+  if (block == nullptr && !store_.properties().aliases && store_.has_target() &&
       !events_.captured()) {
     // mutant: plain-empty-arena
     if (arena_.idle() && arena_.give_back() != 0) block = pool_.allocate(size, lane, kind);
@@ -86,8 +87,9 @@ void* Fallback::borrow(std::initializer_list<Spare> spares, Bytes size, LaneKey 
   return lent.pointer;
 }
 
-// Idle segments of other sizes go before more is held than ever was. That waits for the device: so
-// a few times after each change of plan, then at growing distances.
+// What is idle goes before more is held than ever was: pages of the arena, or segments of other
+// sizes. Pages come back with system calls, and segments wait for the device: so a few times after
+// each change of plan, then at growing distances.
 PoolBlock* Fallback::search_idle(Bytes size, LaneKey lane, Mobility kind,
                                  std::uint64_t id) noexcept {
   constexpr std::uint64_t kDistance = 1024;  // requests
@@ -95,10 +97,13 @@ PoolBlock* Fallback::search_idle(Bytes size, LaneKey lane, Mobility kind,
   if (arena_.plan().get() != idle_plan_) idle_searches_ = 0;
   idle_plan_ = arena_.plan().get();
   if (idle_searches_ == 0) idle_from_ = 0;
-  if (id < idle_from_ || pool_.idle() == 0) return nullptr;
+  const bool maps = store_.properties().maps_pages;
+  if (id < idle_from_ || (!maps && pool_.idle() == 0)) return nullptr;
   if (++idle_searches_ > kAtOnce)
     idle_from_ = id + (kDistance << std::min(idle_searches_ - kAtOnce, kMostDoublings));
-  return pool_.trim() == 0 ? nullptr : pool_.allocate(size, lane, kind);
+  // mutant: host-idle-goes
+  const Bytes given = maps ? arena_.give_back() : pool_.trim();
+  return given == 0 ? nullptr : pool_.allocate(size, lane, kind);
 }
 
 PoolBlock* Fallback::allocate_at(void* pointer, Bytes size, LaneKey lane,

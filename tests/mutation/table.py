@@ -39,6 +39,7 @@ FINDS = ((RUNTIME, "[folder]~[threads]"),)
 KINDS = ((RUNTIME, "[kinds]"),)
 TARGET = ((RUNTIME, "[target]"),)
 STITCHED = ((POOL, "[stitching]"),)
+HOST_MEMORY = ((RUNTIME, "[limit][host]"),)
 PLAIN = ((RUNTIME, "[plain]"), (RUNTIME, "[learn]~[threads]"))
 SEGMENTS = ((POOL, "[segments]"),)
 PAGES_SHARED = ((RUNTIME, "[pages]"), (RUNTIME, "[exhaustion]"))
@@ -302,7 +303,8 @@ MUTANTS = (
     Mutant("plain-borrows", "plain", "the pool grows past what was held while the arena has bytes", NEVER, PLAIN),
     Mutant("plain-empty-arena", "plain", "an arena that serves no plan stays while the pool grows", NEVER, PLAIN),
     Mutant("plain-idle-goes", "plain", "the pool grows past what was held beside idle segments", Drop(), PLAIN),
-    Mutant("plain-target", "plain", "in segments nothing is noticed that grows past what was held", Swap("properties.maps_pages", "true"), PLAIN),
+    Mutant("plain-target", "plain", "in segments nothing is noticed that grows past what was held", Swap("planned ?", "false ?"), PLAIN),
+    Mutant("host-idle-goes", "plain", "on the host the pool grows past what was held beside idle pages of the arena", Swap("maps ? arena_.give_back() :", "maps ? 0 :"), HOST_MEMORY),
     Mutant("pages-neighbours", "pages", "neighbouring holes of two lanes move as one", Swap("std::exchange(last, hole) == hole && chosen", "!chosen.empty() && chosen"), MOVING),
     Mutant("pages-stale", "pages", "a stitch stays when its pages leave their home", Drop(), MOVING),
     Mutant("pages-proof", "pages", "addresses whose pages moved wait for no point of who had them", ALWAYS, MOVING + LANES_OF_POOL),

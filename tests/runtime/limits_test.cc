@@ -47,6 +47,25 @@ TEST_CASE("Learning runs out where repeating steps are served by the pool alone 
   CHECK(learning <= alone + 1);
 }
 
+TEST_CASE("On the host repeating steps hold no more while learning than in the pool alone",
+          "[runtime][limit][host]") {
+  const DeviceKind& host = kDeviceKinds[1];
+  REQUIRE(std::string_view(host.name) == "host");
+  double learning = 0, alone = 0;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const RandomProgram program = repeating_program(seed, 60, host.alignment);
+    const auto held = [&](Mode mode) {
+      return static_cast<double>(run_limited(program, host, 0, mode).reserved_peak) /
+             static_cast<double>(program.live_peak);
+    };
+    learning += held(Mode::kLearn);
+    alone += held(Mode::kOff);
+  }
+  INFO(fmt::format("of what lives {:.3f} are held while learning, {:.3f} in the pool", learning / 8,
+                   alone / 8));
+  CHECK(learning <= alone);
+}
+
 TEST_CASE("A program that runs out of segments has kept to its limit", "[runtime][limit]") {
   const DeviceKind& segments = kDeviceKinds.back();
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
