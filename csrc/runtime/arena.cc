@@ -44,10 +44,38 @@ Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t i
   return outcome;
 }
 
-// A lane that is aligned is served on the fast path until another lane asks.
+// A lane that is aligned is served on the fast path until another lane asks, or its step turns out
+// to be another than the plan's.
 void Arena::select(Lane& lane) noexcept {
   fast_key_ = lane.key;
-  fast_lane_ = lane.mode == Lane::Mode::kAligned ? &lane : nullptr;
+  fast_lane_ = lane.mode == Lane::Mode::kAligned && !shares_pages(lane) ? &lane : nullptr;
+}
+
+bool Arena::shares_pages(const Lane& lane) const noexcept {
+  return lane.misses >= Lending::kManyMisses && device_.properties().aliases;
+}
+
+// In the plan's step its neighbours come to live beside it. In another they may not, and the pool
+// has small blocks side by side.
+bool Arena::keeps_page(const Lane& lane, ByteRange bytes) {
+  constexpr std::size_t kLeastLooks = 16, kBlocksPaid = 8;
+  const Bytes page = device_.properties().page_bytes;
+  // mutant: pages-kept-alone
+  if (bytes.size() >= page || !shares_pages(lane)) return false;
+  if (looks_left_ == 0) {
+    in_use_ = bytes_in_use();
+    looks_left_ = std::max(kLeastLooks, places() / kBlocksPaid);
+  }
+  --looks_left_;
+  const ByteRange pages{align_down(bytes.first, page), align_up(bytes.last, page)};
+  Bytes left = pages.size() - bytes.size();
+  auto used = std::upper_bound(in_use_.begin(), in_use_.end(), pages.first,
+                               [](Bytes at, ByteRange range) { return at < range.last; });
+  for (; used != in_use_.end() && used->first < pages.last; ++used) {
+    const Bytes there = std::min(used->last, pages.last) - std::max(used->first, pages.first);
+    left -= std::min(left, there);
+  }
+  return left > page / 2;
 }
 
 Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint64_t id) {
@@ -55,6 +83,8 @@ Arena::Outcome Arena::hand_out(Lane& lane, PlanLookup::SlotIndex slot, std::uint
   walk_.advance(lane, entry.birth);
   lane.homeless = entry.length;
   if (entry.cell == PlanLookup::kNone) return Outcome::missed(Served::kUnplanned);
+  if (keeps_page(lane, {entry.offset, entry.offset + occupancy_.rounded(entry.requested)}))
+    return Outcome::missed(Served::kMissBusy);
   if (may_have(lane, entry)) return hand_out_planned(lane.key, slot, id);
   // What is in the way tells kinds of steps apart that begin alike: after one of them, blocks live
   // on that the other has freed.
@@ -109,6 +139,7 @@ Arena::Outcome Arena::hand_out_bucket(Lane& lane, PlanLookup::SlotIndex slot, By
   // mutant: bucket-left
   if (left > bytes.size() / kMostLeft && occupancy_.left() + left > most_left_)
     return Outcome::missed(Served::kMissBusy);
+  if (keeps_page(lane, bytes)) return Outcome::missed(Served::kMissBusy);
   // mutant: bucket-x
   if (entry.shared || !may_have(lane, entry)) return Outcome::missed(Served::kMissBusy);
   if (!memory_.ready() && !ensure(bytes, lane.key, bytes, true))

@@ -356,6 +356,11 @@ class Arena : public PageLender {
   Outcome lend(const Lane& lane, const PlanLookup::Entry& wanted, std::uint64_t id);
   Outcome lend_idle(Lane& lane, Bytes requested, std::uint64_t id, Outcome miss);
   [[nodiscard]] const std::vector<ByteRange>& spare_bytes(Spare spare);
+  // Whether the lane's step is another than the plan's, so that its small blocks share pages.
+  [[nodiscard]] bool shares_pages(const Lane& lane) const noexcept;
+  // Whether a block below a page would lie in such a step where most of its page is free, as of a
+  // few requests ago. O(log n) on average: a request pays for a few blocks.
+  [[nodiscard]] bool keeps_page(const Lane& lane, ByteRange bytes);
   // Of the last page of a block that begins with a gap, what the gap has behind it.
   [[nodiscard]] Bytes left_of_page(ByteRange gap, Bytes size) const noexcept;
   void forget_spared() noexcept { spared_known_ = 0; }
@@ -390,6 +395,9 @@ class Arena : public PageLender {
   std::array<std::vector<ByteRange>, 5> spared_;
   std::uint8_t spared_known_ = 0;  // a bit for each
   PlanLookup::SlotIndex spared_at_ = 0;
+  // What keeps_page() goes by, and how many times more.
+  std::vector<ByteRange> in_use_;
+  std::size_t looks_left_ = 0;
 
   ArenaMemory memory_;
   Occupancy occupancy_;

@@ -77,6 +77,7 @@ void Arena::deactivate() noexcept {
   lookup_.reset();
   entries_ = nullptr;
   fast_lane_ = nullptr;
+  looks_left_ = 0;
   recount();
 }
 

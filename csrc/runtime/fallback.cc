@@ -74,9 +74,8 @@ void* Fallback::borrow_first(Bytes size, LaneKey lane, std::uint64_t id) noexcep
   if (void* const lent = borrow({Spare::kThisStep}, size, lane, id, most_left)) return lent;
   if (grows) return nullptr;
   if (void* const lent = borrow({Spare::kLong}, size, lane, id, most_left)) return lent;
-  // A step that missed so often is another than the plan's: what its slots need next is no loss.
-  constexpr std::uint32_t kManyMisses = 32;
-  if (!arena_.astray(kManyMisses)) return nullptr;
+  // What the slots of another step than the plan's need next is no loss.
+  if (!arena_.astray(Lending::kManyMisses)) return nullptr;
   return borrow({Spare::kSoon, Spare::kNow}, size, lane, id, most_left);
 }
 

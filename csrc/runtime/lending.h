@@ -43,6 +43,8 @@ class Lending {
 
   // After fewer misses in a step one change may explain them, and it goes on as planned.
   static constexpr std::uint32_t kFewMisses = 4;
+  // A step that missed so often is another than the plan's.
+  static constexpr std::uint32_t kManyMisses = 32;
 
   void follow(const PlanLookup& lookup) noexcept;
 

@@ -1,6 +1,7 @@
 #include "csrc/runtime/allocator.h"
 #include "tests/catch.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/small_plan.h"
 #include "tests/support/small_program.h"
 
 #include <algorithm>
@@ -315,6 +316,51 @@ TEST_CASE("A block below a page takes bytes of the arena before a page of it", "
   CHECK(planned->stats().reserved == before.reserved);
   CHECK(planned->is_valid() == "");
   planned->free(block);
+}
+
+// A plan may lay small blocks between large ones. In a step with other large ones each would keep a
+// page from them.
+TEST_CASE("In a step of another kind small blocks share pages", "[learn][target]") {
+  constexpr Bytes kLarge = kPage * 5 / 4, kSmall = kPage / 4;
+  constexpr std::uint32_t kLayers = 64;
+  std::vector<test::SlotSpec> slots;
+  for (std::uint32_t i = 0; i < kLayers; ++i) {
+    const std::uint32_t length = 2 * (kLayers - i);
+    slots.push_back({(kLarge + kSmall) * i, kLarge - 512 * i, length});
+    slots.push_back({(kLarge + kSmall) * i + kLarge, kSmall - 512 * i, length - 1});
+  }
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator::Options options = learning();
+  options.config.mode = Mode::kOff;
+  options.alignment = 64;  // the plan's
+  Allocator allocator(device, options);
+  allocator.load_plan(test::plan_of({test::sequence_of(slots)}));
+  std::vector<void*> live;
+  const auto large = [&](std::uint32_t i, Bytes size) {
+    live.push_back(allocator.allocate(size - 512 * i, 0));
+  };
+  const auto end = [&] {
+    for (; !live.empty(); live.pop_back()) allocator.free(live.back());
+    allocator.mark_step(0);
+  };
+  const auto planned = [&] {
+    for (std::uint32_t i = 0; i < kLayers; ++i) large(i, kLarge), large(i, kSmall);
+    end();
+  };
+  for (int i = 0; i < 4; ++i) planned();
+  CHECK(allocator.stats().hits == 3 * slots.size());  // the first step begins at a mark
+  // The same small blocks between others, after requests that show it.
+  for (std::uint32_t i = 0; i < 40; ++i)
+    allocator.free(allocator.allocate(kPage + Bytes{64} * (i + 1), 0));
+  for (std::uint32_t i = 0; i < 8; ++i) large(i, 3 * kPage);
+  for (std::uint32_t i = 0; i < kLayers; ++i) large(i, kSmall);
+  for (std::uint32_t i = 8; i < 24; ++i) large(i, 3 * kPage);
+  end();
+  planned();
+  CHECK(allocator.stats().hits >= 4 * slots.size());
+  CHECK(allocator.is_valid() == "");
+  CHECK(held_of_live(allocator.stats()) <= 1.06);
 }
 
 // Blocks of no whole pages, of which each step keeps others until its end: what the holes between
