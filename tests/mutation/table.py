@@ -305,7 +305,7 @@ MUTANTS = (
     Mutant("plain-idle-goes", "plain", "the pool grows past what was held beside idle segments", Drop(), PLAIN),
     Mutant("plain-target", "plain", "in segments nothing is noticed that grows past what was held", Swap("planned ?", "false ?"), PLAIN),
     Mutant("host-idle-goes", "plain", "on the host the pool grows past what was held beside idle pages of the arena", Swap("maps ? arena_.give_back() :", "maps ? 0 :"), HOST_MEMORY),
-    Mutant("pages-kept-alone", "pages", "in a step of another kind a small block keeps a page", NEVER, TARGET),
+    Mutant("pages-kept-alone", "pages", "in a step of another kind a small block keeps a page", ALWAYS, TARGET),
     Mutant("pages-neighbours", "pages", "neighbouring holes of two lanes move as one", Swap("std::exchange(last, hole) == hole && chosen", "!chosen.empty() && chosen"), MOVING),
     Mutant("pages-stale", "pages", "a stitch stays when its pages leave their home", Drop(), MOVING),
     Mutant("pages-proof", "pages", "addresses whose pages moved wait for no point of who had them", ALWAYS, MOVING + LANES_OF_POOL),
