@@ -10,16 +10,21 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
+#include <torch/library.h>
 #include <torch/torch.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <thread>
 
 namespace {
 
+using berth::torch::StepProgram;
 using torch::Tensor;
 
 constexpr std::size_t kKiB = 1024;
@@ -110,6 +115,86 @@ TEST_CASE("An operator that is composite elsewhere begins again on a device with
   const Tensor gradient = filled(60, 1), between = filled(30, 2), x = filled(60, 0);
   REQUIRE(torch::silu_backward(gradient, x).eq(0.5).all().item<bool>());
   REQUIRE(is_away(between));
+}
+
+// --- Operators of the program's own, which use a table and a counter that are no arguments. ------
+
+Tensor& table() {
+  static Tensor one;
+  return one;
+}
+Tensor& counter() {
+  static Tensor one;
+  return one;
+}
+Tensor look(const Tensor& x) { return x + table()[0]; }
+Tensor count(const Tensor& x) {
+  counter().add_(1);
+  return look(x);
+}
+TORCH_LIBRARY(spills_test, m) {
+  m.def("look(Tensor x) -> Tensor");
+  m.def("count(Tensor x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(spills_test, CPU, m) {
+  m.impl("look", &look);
+  m.impl("count", &count);
+}
+TORCH_LIBRARY_IMPL(spills_test, Meta, m) {
+  m.impl("look", [](const Tensor& x) { return torch::empty_like(x); });
+}
+
+double call(const char* name) {
+  const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Tensor(const Tensor&)>();
+  return op.call(torch::ones({4})).sum().item<double>();
+}
+// All else leaves.
+void squeeze() {
+  REQUIRE(filled(240, 1)[0].item<float>() == 1);
+  REQUIRE(is_away(table()));
+}
+
+// Calls it in steps: what it adds each time, and whether it ran by a schedule.
+std::uint64_t run(const char* name, const std::function<double(const char*)>& how, bool refused) {
+  berth::torch::StepProgramOptions options;
+  options.host_memory = 1 << 30;
+  options.plan_wait_seconds = std::numeric_limits<double>::infinity();
+  StepProgram program(options);
+  range.resize(256 * kKiB);
+  table() = filled(40, 7), counter() = filled(40, 0);
+  for (int step = 0; step < 6; ++step) {
+    const auto scope = program.step();
+    if (refused) (void)(torch::ones({8}, torch::kComplexFloat).conj() * 2);
+    squeeze();
+    REQUIRE(how(name) == 32);
+    squeeze();
+    REQUIRE(how(name) == 32);
+  }
+  const double counted = counter()[0].item<double>();
+  REQUIRE(counted == (std::string_view(name).ends_with("count") ? 12 : 0));
+  table() = counter() = Tensor();
+  return program.stats().scheduled;
+}
+
+TEST_CASE("Operators that nobody knows find what is no argument of theirs", "[spills]") {
+  run("spills_test::count", call, false);
+  run("spills_test::count", call, true);
+}
+
+TEST_CASE("On other threads operators find what is no argument of theirs", "[spills]") {
+  berth::torch::watch_threads();
+  const auto elsewhere = [](const char* name) {
+    double found = 0;
+    std::thread([&] { found = call(name); }).join();
+    return found;
+  };
+  run("spills_test::count", elsewhere, false);
+}
+
+TEST_CASE("Operators that are declared pure find what is no argument of theirs", "[spills]") {
+  berth::torch::pure("spills_test::look");
+  REQUIRE(run("spills_test::look", call, false) > 2);
 }
 
 }  // namespace

@@ -326,6 +326,7 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     if (measured) kernel.emplace(*times_, instruction.call, last_of(*stack, stack->size() - below));
     const c10::OperatorHandle& op = over ? call.twin->op : call.op;
     run_with_bytes(op, stack, [&](c10::Stack* part) {
+      // mutant: spills-scheduled
       if (Spills::on() && facts_of(op).declared) [[unlikely]]
         run_kernel_of_others([&] { op.callBoxed(part); });
       else

@@ -427,6 +427,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     const bool refused = !record_.refusal.empty();
     lock.unlock();
     // Nothing is recorded any more, but what operators inside use has to be there.
+    // mutant: spills-refused
     refused ? run_kernel_told(op, keys, stack) : run_kernel(op, keys, stack);
   };
   if (makes_view(facts, given())) return run();

@@ -125,6 +125,7 @@ void run_kernel_of_others(const std::function<void()>& call) {
 }
 
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  // mutant: spills-declared
   if (Spills::on() && facts_of(op).declared) [[unlikely]] {
     run_with_bytes(op, stack, [&](c10::Stack* part) {
       run_kernel_of_others([&] { op.redispatchBoxed(below(keys), part); });
