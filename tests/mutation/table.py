@@ -531,6 +531,8 @@ MUTANTS = (
     Mutant("step-cut-lacking", "step", "a budget is cut by all that a step spills", Swap("std::min(spilled, lacking)", "spilled + 0 * lacking"), SHORTFALL),
     Mutant("step-cut-half", "step", "a budget is cut below its half", Drop(), SHORTFALL),
     Mutant("step-cut-failed", "step", "a budget within which nothing was found is cut again", Drop(), SHORTFALL),
+    Mutant("barrier-autocast", "barrier", "a step under another autocast follows the program", NEVER, BARRIERS),
+    Mutant("barrier-autocast-set", "barrier", "what a kernel calls inside is not under autocast", ALWAYS, BARRIERS),
     Mutant("spills-rooms", "step", "what an operator takes is laid out without room for what it asks for", Drop(), SPILLS),
     Mutant("spills-composite", "step", "an operator with a kernel for the device does not begin again where it may be composite", Swap("!op.hasKernelForDispatchKey(own)", "own != c10::DispatchKey::Undefined"), SPILLS),
     Mutant("spills-refused", "step", "operators inside of one that nobody knows bring nothing back in a step that is refused", Swap("run_kernel_told", "run_kernel"), SPILLS),

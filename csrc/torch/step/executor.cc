@@ -328,9 +328,9 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     run_with_bytes(op, stack, [&](c10::Stack* part) {
       // mutant: spills-scheduled
       if (Spills::on() && facts_of(op).declared) [[unlikely]]
-        run_kernel_of_others([&] { op.callBoxed(part); });
+        run_kernel_of_others([&] { run_under_autocast(call.autocast, op, part); });
       else
-        op.callBoxed(part);
+        run_under_autocast(call.autocast, op, part);
     });
     if (kernel) kernel->end();
   }
