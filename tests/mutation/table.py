@@ -531,6 +531,7 @@ MUTANTS = (
     Mutant("step-cut-lacking", "step", "a budget is cut by all that a step spills", Swap("std::min(spilled, lacking)", "spilled + 0 * lacking"), SHORTFALL),
     Mutant("step-cut-half", "step", "a budget is cut below its half", Drop(), SHORTFALL),
     Mutant("step-cut-failed", "step", "a budget within which nothing was found is cut again", Drop(), SHORTFALL),
+    Mutant("barrier-shared-stays", "barrier", "bytes that the body has got are copied away from it", Replace("const bool shared = false;"), BARRIERS),
     Mutant("barrier-autocast", "barrier", "a step under another autocast follows the program", NEVER, BARRIERS),
     Mutant("barrier-autocast-set", "barrier", "what a kernel calls inside is not under autocast", ALWAYS, BARRIERS),
     Mutant("spills-rooms", "step", "what an operator takes is laid out without room for what it asks for", Drop(), SPILLS),

@@ -452,6 +452,25 @@ TEST_CASE("What a process has set is what an operator found when it was called",
   CHECK(torch::get_default_dtype() == caffe2::TypeMeta::Make<float>());
 }
 
+TEST_CASE("Bytes that the body has got are not copied away from it", "[step][barrier]") {
+  const auto stats = as_eager(
+      [] {
+        return [](int) {
+          Tensor early = torch::randn({1 << 14}).exp();
+          berth::torch::share_bytes(early);  // somebody has its address from now on
+          std::vector<Tensor> kept{torch::randn({1 << 14})};
+          for (int n = 0; n < 6; ++n) kept.push_back(kept.back().sin());
+          Tensor all = torch::zeros({1 << 14});
+          for (; !kept.empty(); kept.pop_back()) all = all + kept.back();
+          early.mul_(2);
+          return early + all;
+        };
+      },
+      {.engine = "copies", .memory_share = 0.7, .copy_rate = 1'000'000'000'000});
+  REQUIRE(stats.scheduled > 2);
+  REQUIRE(stats.offloaded_bytes > 0);
+}
+
 TEST_CASE("What a kernel calls inside is under autocast as it was", "[step][barrier]") {
   const auto stats = as_eager([] {
     return [w = weights()](int step) {

@@ -418,8 +418,11 @@ void Executor::copy_out(const Instruction& instruction) {
       copies_.skip_out();
     return;
   }
-  // What came from outside somebody else has: it stays.
-  if (!buffers_[buffer] || program_.storages[instruction.storage].of_body() ||
+  // What somebody else has stays: what came from outside, and bytes that the body has got, which it
+  // may write.
+  // mutant: barrier-shared-stays
+  const bool shared = buffers_[buffer].use_count() > 1;
+  if (!buffers_[buffer] || shared || program_.storages[instruction.storage].of_body() ||
       program_.stays(instruction.storage)) {
     copies_.skip_out();
     return;
