@@ -77,6 +77,10 @@ Bytes Installation::requested(c10::Device device, const void* block) noexcept {
   return found ? found->requested : 0;
 }
 
+void Installation::trim(c10::Device device) {
+  if (device.is_cpu() && !forked()) (void)allocator_->trim();
+}
+
 // A child of a child needs no handlers any more: nothing of berth runs in either.
 void Installation::before_fork() noexcept {
   Installation* const here = get();

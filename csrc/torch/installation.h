@@ -44,6 +44,7 @@ class Installation final : public Backend {
                                                          std::span<const StepRequests> kinds,
                                                          double seconds) override;
   [[nodiscard]] Bytes requested(c10::Device device, const void* block) noexcept override;
+  void trim(c10::Device device) override;
 
  private:
   explicit Installation(const Config& config);

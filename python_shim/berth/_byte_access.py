@@ -14,6 +14,7 @@ import weakref
 from typing import Any, Callable, Iterator
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from berth._streams import MethodsOf, watch_streams
 
@@ -443,13 +444,17 @@ def _say(how: str, *args: Any) -> None:
             getattr(torch.ops.berth, how)(*args)
 
 
+# States as generators gave them. Not an attribute of theirs: copies and files would have that, too.
+_given_states: Any = WeakIdKeyDictionary()
+
+
 def _state(method: _Method) -> _Method:
     @functools.wraps(method)
     def read(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
         _say("read_generators")
         state = method(self, *args, **kwargs)
         if isinstance(state, torch.Tensor):
-            state._berth_state = True  # type: ignore[attr-defined]
+            _given_states[state] = True
         return state
 
     return read
@@ -459,7 +464,7 @@ def _set_state(method: _Method) -> _Method:
     @functools.wraps(method)
     def set_state(self: torch.Generator, new_state: torch.Tensor) -> Any:
         # As the generator gave it no operator has made it, or written it.
-        if isinstance(new_state, torch.Tensor) and (new_state._version > 0 or not hasattr(new_state, "_berth_state")):
+        if isinstance(new_state, torch.Tensor) and (new_state._version > 0 or new_state not in _given_states):
             _tell(new_state, "read_bytes")
         return method(self, new_state)
 

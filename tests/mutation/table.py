@@ -63,6 +63,7 @@ PROGRAMS = (("berth_torch_step_test", "[step]~[fork]"),)
 TURNS = (("berth_torch_step_test", "[turns]"),)
 THREADS = (("berth_torch_step_test", "[threads]"),)
 SHORTFALL = (("berth_torch_step_test", "[shortfall]"),)
+SPILLS = (("berth_torch_spills_test", "[spills]"),)
 STREAMS = (("berth_torch_streams_test", "[streams]"),)
 
 
@@ -533,6 +534,15 @@ MUTANTS = (
     Mutant("step-cut-lacking", "step", "a budget is cut by all that a step spills", Swap("std::min(spilled, lacking)", "spilled + 0 * lacking"), SHORTFALL),
     Mutant("step-cut-half", "step", "a budget is cut below its half", Drop(), SHORTFALL),
     Mutant("step-cut-failed", "step", "a budget within which nothing was found is cut again", Drop(), SHORTFALL),
+    Mutant("barrier-shared-stays", "barrier", "bytes that the body has got are copied away from it", Replace("const bool shared = false;"), BARRIERS),
+    Mutant("barrier-autocast", "barrier", "a step under another autocast follows the program", NEVER, BARRIERS),
+    Mutant("barrier-autocast-set", "barrier", "what a kernel calls inside is not under autocast", ALWAYS, BARRIERS),
+    Mutant("spills-rooms", "step", "what an operator takes is laid out without room for what it asks for", Drop(), SPILLS),
+    Mutant("spills-composite", "step", "an operator with a kernel for the device does not begin again where it may be composite", Swap("!op.hasKernelForDispatchKey(own)", "own != c10::DispatchKey::Undefined"), SPILLS),
+    Mutant("spills-refused", "step", "operators inside of one that nobody knows bring nothing back in a step that is refused", Swap("run_kernel_told", "run_kernel"), SPILLS),
+    Mutant("spills-elsewhere", "step", "operators inside of one that nobody knows bring nothing back on other threads", Replace("here.emplace();"), SPILLS),
+    Mutant("spills-declared", "step", "operators inside of one that is declared pure bring nothing back in a step that is recorded", NEVER, SPILLS),
+    Mutant("spills-scheduled", "step", "operators inside of one that is declared pure bring nothing back in a schedule", NEVER, SPILLS),
     Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),
     Mutant("step-number", "step", "numbers that change are those of the record", Replace("static_cast<void>(n);"), PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", Swap("readers[one.storage] != 1 ||\n          last[one.storage] != &call ||", ""), PROGRAMS),

@@ -613,6 +613,38 @@ said(whole=whole.numel(), spilled=program.stats().spilled_out)
 """
 )
 
+# Operators of two and three tensors that lie apart, whose memory is all but the page of what stays.
+LAID_OUT = (
+    PROGRAM
+    + """
+import random
+program = program_of(engine="eager")
+stay = torch.ones(1 << 15, device=device)
+stay.data_ptr()
+without_room = []
+for seed in range(60):
+    draw = random.Random(seed)
+    count, all_of_them = draw.choice((2, 3)), draw.uniform(19, 23.5)  # MiB, with the result
+    elements = int(all_of_them / (count + 1) * (1 << 18))
+    try:
+        with program.step():
+            taken, others = [], []
+            for _ in range(count):
+                for others_before in (True, False):
+                    if draw.random() < 0.7:
+                        others.append(torch.ones(draw.randint(1 << 14, 3 << 18), device=device))
+                    if others_before:
+                        taken.append(torch.ones(elements, device=device))
+                if others and draw.random() < 0.5:
+                    others.pop(draw.randrange(len(others)))
+            made = torch.ops.aten.silu_backward(*taken) if count == 2 else torch.addcmul(*taken)
+    except torch.OutOfMemoryError:
+        without_room.append(seed)
+    taken = others = made = None
+said(without_room=without_room, spilled=program.stats().spilled_out)
+"""
+)
+
 # Weights of 16 MiB that the first step reads last, if at all.
 MADE_BEFORE = (
     PROGRAM

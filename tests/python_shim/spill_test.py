@@ -15,6 +15,7 @@ from spill_programs import (
     FAILS,
     HARD,
     IN_TURN,
+    LAID_OUT,
     LOOP,
     MADE_BEFORE,
     NESTED,
@@ -234,6 +235,12 @@ class Spills(ProgramCase):
         self.assertEqual(found["whole"], 6 * (5 << 16))
         self.assertLessEqual(found["peak"], 16 << 20)
         self.assertEqual(found["spilled"], 6 * (5 << 18))
+
+    def test_there_is_room_beside_what_an_operator_takes(self):
+        """They need up to 23.5 of 24 MiB, on pages of 2, of which one has what stays."""
+        found = self.answer(LAID_OUT, "cuda", 24 << 20, 1 << 30, "")
+        self.assertEqual(found["without_room"], [])
+        self.assertLessEqual(found["peak"], 24 << 20)
 
     def test_weights_that_were_there_before(self):
         found = self.answer(MADE_BEFORE, "cpu", 22 << 20, 1 << 30, "")

@@ -20,9 +20,21 @@ def states():
         torch.set_rng_state(fixed.clone())
         return a, b, c, d, torch.rand(4)
     return body
-say(states)
+def copied():
+    import copy, io, pickle
+    def body(k):
+        state, file = torch.get_rng_state(), io.BytesIO()
+        torch.save(state, file)
+        copies = [copy.deepcopy(state), copy.copy(state), pickle.loads(pickle.dumps(state)), torch.load(io.BytesIO(file.getvalue()))]
+        drawn = [torch.rand(4)]
+        for one in copies:
+            torch.set_rng_state(one)
+            drawn.append(torch.rand(4))
+        return *drawn, len(file.getvalue()), len(pickle.dumps(state))
+    return body
+say(states), say(copied)
 """,
-            1,
+            2,
         )
 
     def test_what_is_set_and_drawn_is_as_at_the_call(self):

@@ -7,6 +7,7 @@
 #include <berth/step_program.h>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/torch.h>
 
@@ -449,6 +450,40 @@ TEST_CASE("What a process has set is what an operator found when it was called",
   });
   CHECK(stats.scheduled > 2);
   CHECK(torch::get_default_dtype() == caffe2::TypeMeta::Make<float>());
+}
+
+TEST_CASE("Bytes that the body has got are not copied away from it", "[step][barrier]") {
+  const auto stats = as_eager(
+      [] {
+        return [](int) {
+          Tensor early = torch::randn({1 << 14}).exp();
+          berth::torch::share_bytes(early);  // somebody has its address from now on
+          std::vector<Tensor> kept{torch::randn({1 << 14})};
+          for (int n = 0; n < 6; ++n) kept.push_back(kept.back().sin());
+          Tensor all = torch::zeros({1 << 14});
+          for (; !kept.empty(); kept.pop_back()) all = all + kept.back();
+          early.mul_(2);
+          return early + all;
+        };
+      },
+      {.engine = "copies", .memory_share = 0.7, .copy_rate = 1'000'000'000'000});
+  REQUIRE(stats.scheduled > 2);
+  REQUIRE(stats.offloaded_bytes > 0);
+}
+
+TEST_CASE("What a kernel calls inside is under autocast as it was", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights()](int step) {
+      const Tensor x = torch::eye(6) + 0.1 * torch::randn({6, 6});
+      // Autocast lets both pass: one has another type by it, the other one other bits.
+      at::autocast::set_autocast_enabled(at::kCPU, step != 6);
+      const Tensor inverse = torch::linalg_pinv(x), power = torch::matrix_exp(x);
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+      return w.sum() + inverse.to(torch::kFloat).sum() + power.sum();
+    };
+  });
+  CHECK(stats.scheduled > 2);
+  CHECK_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
 TEST_CASE("A step draws from the generators that it makes", "[step][barrier]") {

@@ -70,6 +70,11 @@ class CudaBackend final : public Backend {
         if (const auto found = gpu->planned().find(block)) return found->requested;
     return 0;
   }
+  void trim(c10::Device device) override {
+    if (!device.is_cuda() || allocator_.forked()) return;
+    for (Gpu* const gpu : allocator_.gpus())
+      if (gpu->device().index() == device.index()) gpu->trim();
+  }
 
  private:
   CudaAllocator& allocator_;

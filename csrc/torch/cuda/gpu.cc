@@ -349,12 +349,17 @@ void Gpu::empty_cache(c10::MempoolId_t id) {
   const Reports::Call call(reports_, Reports::When::ALL);
   if (id == c10::MempoolId_t{0, 0}) {
     note_in_trace(main_.allocator(), trace::kEmptyCacheRange);
-    (void)main_.allocator().trim();
-    pools_.process_events();
-    reports_.synchronized();
+    trim();
   }
   // What is free in a pool that is in use stays: replays of captured graphs use it.
   (void)pools_.release_unused();
+}
+
+void Gpu::trim() {
+  const Reports::Call call(reports_, Reports::When::ALL);
+  (void)main_.allocator().trim();
+  pools_.process_events();
+  reports_.synchronized();
 }
 
 Bytes Gpu::release_memory(bool keep_contents) {

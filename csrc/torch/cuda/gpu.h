@@ -69,6 +69,7 @@ class Gpu {
   [[nodiscard]] Bytes largest_block();
   // Gives back what is free: of one pool, or of the main one and all that nobody uses any more.
   void empty_cache(c10::MempoolId_t pool);
+  void trim();  // of the main pool, for berth itself
   // See cuda_release_memory(): what is asked for while contents are away is a private pool's.
   Bytes release_memory(bool keep_contents);
   Bytes resume_memory();

@@ -79,6 +79,10 @@ Bytes requested_bytes(c10::Device device, const void* block) noexcept {
   return found;
 }
 
+void trim(c10::Device device) {
+  for_all([&](Backend& one) { one.trim(device); });
+}
+
 std::uint32_t fork_count() noexcept { return forks.load(std::memory_order_relaxed); }
 
 }  // namespace berth::torch

@@ -37,6 +37,8 @@ class Backend {
       c10::Device device, std::span<const StepRequests> kinds, double seconds) = 0;
   // What was asked for with the live block that starts there; 0 where it is not its own.
   [[nodiscard]] virtual Bytes requested(c10::Device device, const void* block) noexcept = 0;
+  // Allocator::trim(), of the device if it is its own.
+  virtual void trim(c10::Device device) = 0;
 };
 
 inline constexpr int kMaxBackends = 2;
@@ -62,6 +64,8 @@ void expect_other_steps(std::span<const ForetoldOn> foretold = {}) noexcept;
                                                        double seconds);
 // What was asked for with a live block; 0 where it is none of berth's.
 [[nodiscard]] Bytes requested_bytes(c10::Device device, const void* block) noexcept;
+// Free memory of the device goes back to it, from whichever of them has it.
+void trim(c10::Device device);
 
 // How many forks lie between the process that installed berth and this one. What was made at
 // another count is another process's.

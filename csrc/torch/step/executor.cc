@@ -326,10 +326,11 @@ void Executor::run(const Instruction& instruction, const Needed& needed, c10::St
     if (measured) kernel.emplace(*times_, instruction.call, last_of(*stack, stack->size() - below));
     const c10::OperatorHandle& op = over ? call.twin->op : call.op;
     run_with_bytes(op, stack, [&](c10::Stack* part) {
+      // mutant: spills-scheduled
       if (Spills::on() && facts_of(op).declared) [[unlikely]]
-        run_kernel_of_others([&] { op.callBoxed(part); });
+        run_kernel_of_others([&] { run_under_autocast(call.autocast, op, part); });
       else
-        op.callBoxed(part);
+        run_under_autocast(call.autocast, op, part);
     });
     if (kernel) kernel->end();
   }
@@ -417,8 +418,11 @@ void Executor::copy_out(const Instruction& instruction) {
       copies_.skip_out();
     return;
   }
-  // What came from outside somebody else has: it stays.
-  if (!buffers_[buffer] || program_.storages[instruction.storage].of_body() ||
+  // What somebody else has stays: what came from outside, and bytes that the body has got, which it
+  // may write.
+  // mutant: barrier-shared-stays
+  const bool shared = buffers_[buffer].use_count() > 1;
+  if (!buffers_[buffer] || shared || program_.storages[instruction.storage].of_body() ||
       program_.stays(instruction.storage)) {
     copies_.skip_out();
     return;

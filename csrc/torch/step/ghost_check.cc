@@ -69,6 +69,11 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
                        expected.modes->difference(Modes::now()));
     return false;
   }
+  // mutant: barrier-autocast
+  if (expected.autocast != autocast_now()) {
+    *why = fmt::format("{} is called under another autocast", name_of(op));
+    return false;
+  }
   std::uint32_t operand = 0;
   const auto check_argument = [&](std::uint32_t n, std::string* what) {
     const Argument& argument = expected.arguments[n];

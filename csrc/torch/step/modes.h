@@ -10,7 +10,7 @@ namespace berth::torch::step {
 // What a process or a thread has set that kernels below autograd go by, beside their arguments:
 // default type, deterministic algorithms, precision of float32, libraries that are switched on or
 // off, number of threads, how the processor rounds. Not among them, since it shows in the calls
-// themselves: autocast, the choice of attention's kernel, grad mode.
+// themselves: the choice of attention's kernel, grad mode; autocast has autocast.h.
 class Modes {
  public:
   static constexpr std::size_t kCount = 27;

@@ -73,6 +73,7 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
   OtherThreads::see_composites();
   // What an operator that nobody knows uses may be no argument of its.
   std::optional<Within> here;
+  // mutant: spills-elsewhere
   if (!facts_of(op).opaque) here.emplace();
   tell(op, *stack);
   run_with_bytes(op, stack, run);

@@ -119,7 +119,8 @@ bool same_call(const Call& a, const Call& b) {
   return &a.op.schema() == &b.op.schema() && a.gradients_on == b.gradients_on &&
          a.barrier == b.barrier && a.checked == b.checked && a.stream == b.stream &&
          a.writes == b.writes && a.copied == b.copied && *a.modes == *b.modes &&
-         a.operands == b.operands && a.result_tensors == b.result_tensors &&
+         a.autocast == b.autocast && a.operands == b.operands &&
+         a.result_tensors == b.result_tensors &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     same_argument) &&
          std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(),
@@ -159,6 +160,7 @@ std::string difference_of(const Call& a, const Call& b) {
   }
   if (*a.modes != *b.modes)
     return fmt::format("runs under another {}", a.modes->difference(*b.modes));
+  if (a.autocast != b.autocast) return "is called under another autocast";
   if (a.gradients_on != b.gradients_on) return "is called with and without gradients";
   if (a.stream != b.stream) return "is called on another stream";
   if (a.result_tensors != b.result_tensors) return "returns a tensor of another shape";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
+#include "csrc/torch/step/autocast.h"
 #include "csrc/torch/step/modes.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -104,6 +105,7 @@ struct Call {
   c10::OperatorHandle op;
   bool gradients_on = false;                // whether autograd's mode was on
   std::shared_ptr<const Modes> modes = {};  // as they were
+  Autocast autocast = 0;                    // as it was
   bool random = false;                      // draws from a generator
   bool host_read = false;                   // the program gets something that it may act on
   // Takes something on a device, and writes or makes something on the CPU.

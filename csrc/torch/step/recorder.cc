@@ -371,6 +371,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   Call call(like.op);
   call.gradients_on = like.gradients_on;
   call.modes = like.modes;
+  call.autocast = like.autocast;
   call.backward = like.backward;
   call.random = like.random;
   call.barrier = like.barrier;
@@ -427,6 +428,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     const bool refused = !record_.refusal.empty();
     lock.unlock();
     // Nothing is recorded any more, but what operators inside use has to be there.
+    // mutant: spills-refused
     refused ? run_kernel_told(op, keys, stack) : run_kernel(op, keys, stack);
   };
   if (makes_view(facts, given())) return run();
@@ -461,6 +463,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (const Modes modes = Modes::now(); modes_ == nullptr || *modes_ != modes)
     modes_ = std::make_shared<const Modes>(modes);
   call.modes = modes_;
+  call.autocast = autocast_now();
   call.random = facts.random;
   call.barrier = keys.has(kCompositeKey) || is_barrier(op, given());
   call.host_read = facts.host_read || call.barrier;

@@ -1,5 +1,6 @@
 #include "csrc/torch/step/spill_parts.h"
 
+#include "csrc/torch/shared/backend.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/tensors.h"
@@ -19,6 +20,8 @@ namespace berth::torch::step {
 namespace {
 
 constexpr Bytes kLeastRoom = Bytes{1} << 20;
+// How often what one call takes is laid out anew.
+constexpr std::size_t kMostLayouts = 4;
 
 // The elements of the call's lists of tensors, the same in all; 0 where there are none, or others.
 std::size_t elements_of(c10::ArrayRef<c10::IValue> arguments) {
@@ -44,8 +47,8 @@ c10::IValue cut(const c10::IValue& list, std::size_t first, std::size_t end) {
   return some;
 }
 
-// The device that is not the CPU among the arguments, else the current one.
-c10::Device device_where_it_works(c10::ArrayRef<c10::IValue> arguments) {
+// The device that is not the CPU among the arguments, if any.
+std::optional<c10::Device> device_among(c10::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> found;
   for (const c10::IValue& value : arguments) {
     if (value.isDevice() && !value.toDevice().is_cpu()) found = value.toDevice();
@@ -53,6 +56,12 @@ c10::Device device_where_it_works(c10::ArrayRef<c10::IValue> arguments) {
       if (tensor.defined() && !tensor.device().is_cpu()) found = tensor.device();
     });
   }
+  return found;
+}
+
+// That one, else the current one.
+c10::Device device_where_it_works(c10::ArrayRef<c10::IValue> arguments) {
+  const std::optional<c10::Device> found = device_among(arguments);
   if (found && found->has_index()) return *found;
   if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) return c10::kCPU;
   return c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice();
@@ -118,6 +127,14 @@ class HiddenCopies {
   std::vector<std::pair<c10::Storage, at::Tensor>> copies_;
 };
 
+// Whether the device has no kernel of its own for it.
+bool runs_composite(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto own = device_among(arguments) ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
+  // mutant: spills-composite
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(own);
+}
+
 }  // namespace
 
 void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
@@ -128,15 +145,17 @@ void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
   const bool inner = Spills::Use::inside_kernel();
   const bool writes = std::count(facts.writes.begin(), facts.writes.end(), true) > 0;
   // What is called inside of it may have had effects.
-  const bool composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  const bool composite = runs_composite(op, given);
   const bool may_run_again = !facts.opaque && !composite && (!writes || facts.hides_writes);
   std::optional<GeneratorState> drawn_from;
   std::optional<HiddenCopies> before;
-  bool again = false, ran = false;
+  Spills::Rooms rooms;
+  std::size_t tries = 0;
+  bool ran = false;
   for (;;) {
     bool begun = false;
     try {
-      Spills::Use use(op, *stack, /*begins_again=*/true);
+      Spills::Use use(op, *stack, /*begins_again=*/true, tries == 0 ? nullptr : &rooms);
       if (ran) {
         if (before) before->put_back();
       } else if ((facts.hides_writes || facts.random) && Spills::get().figures().host > 0) {
@@ -153,10 +172,18 @@ void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
       const bool may = may_run_again && (!writes || before) && (!facts.random || drawn_from);
       const bool gave_way = Spills::Use::gave_way();
       if (inner || (begun && !may)) throw;
-      RoomMaker& maker = Spills::get();
-      if (!gave_way &&
-          (std::exchange(again, true) || !maker.make_room(device_where_it_works(given), kMaxBytes)))
-        throw;
+      if (!gave_way) {
+        const c10::Device device = device_where_it_works(given);
+        // What another allocator was asked for is not told.
+        const bool asks = asks_for_room(device.type());
+        if (tries == (asks ? kMostLayouts : 1)) throw;
+        // mutant: spills-rooms
+        if (begun && asks) rooms.push_back(Spills::lacked());
+        RoomMaker& maker = Spills::get();
+        if (!maker.make_room(device, kMaxBytes)) throw;
+        trim(device);
+        ++tries;
+      }
     }
     stack->resize(below);
     stack->insert(stack->end(), given.begin(), given.end());

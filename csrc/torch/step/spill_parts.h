@@ -24,8 +24,9 @@ void run_with_room(const c10::OperatorHandle& op, c10::Stack* stack,
 
 // Runs a call with the bytes of all that it takes there. Where there is no room for that, or for
 // the call itself, between the blocks of what it takes, all tensors leave, what it takes comes back
-// side by side, and the call runs once more. A call that has begun does so only if it writes
-// nothing that it takes, or what can be written again: a copy is made of what it writes unseen.
+// side by side, with room for what the call asked for, and the call runs again, a few times. A call
+// that has begun does so only if it writes nothing that it takes, or what can be written again: a
+// copy is made of what it writes unseen.
 void run_side_by_side(const c10::OperatorHandle& op, c10::Stack* stack,
                       const std::function<void(c10::Stack* part)>& run);
 

@@ -67,7 +67,8 @@ Spills::Use::Need Spills::Use::need(c10::Device device) {
 
 bool Spills::Use::gave_way() noexcept { return std::exchange(gives_way, false); }
 
-void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again) {
+void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again,
+                        const Rooms* rooms) {
   const OperatorFacts& facts = facts_of(op);
   outer_ = std::exchange(innermost, this);
   if (outer_ == nullptr) {
@@ -101,7 +102,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
       if (one.storage == spills.compared_) spills.end_compare();
     for (const Used& one : storages) spills.use(one, stays, used_);
   }
-  bring_back();
+  bring_back(rooms);
 }
 
 void Spills::Use::begin(const c10::Storage& storage) {
@@ -115,9 +116,12 @@ void Spills::Use::begin(const c10::Storage& storage) {
   bring_back();
 }
 
-void Spills::Use::bring_back() {
+void Spills::Use::bring_back(const Rooms* rooms) {
   try {
-    for (void* const one : used_) get().bring_back(*static_cast<Entry*>(one));
+    if (rooms == nullptr)
+      for (void* const one : used_) get().bring_back(*static_cast<Entry*>(one));
+    else
+      get().lay_out(used_, *rooms);
   } catch (...) {
     end();
     throw;

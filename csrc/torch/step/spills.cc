@@ -89,6 +89,7 @@ std::shared_ptr<Unseen> unseen_if_alone(bool enabled) {
 
 std::atomic<bool> Spills::on_{false};
 thread_local bool Spills::fetches_ = false;
+thread_local Bytes Spills::lacked_ = 0;
 
 Spills::Spills() : turns_(kPatience) {
   BERTH_CHECK(::pthread_atfork(
@@ -348,6 +349,39 @@ void Spills::bring_back(Entry& entry, bool scheduled, const std::optional<c10::S
   if (!scheduled) figures_.ns += elapsed.ns();
 }
 
+void Spills::lay_out(const std::vector<void*>& entries, const Rooms& rooms) {
+  const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(true));
+  std::vector<std::pair<Bytes, Entry*>> parts;  // without an entry: room
+  for (const Bytes one : rooms) parts.emplace_back(one, nullptr);
+  std::optional<c10::Device> device;
+  {
+    const std::lock_guard lock(mutex_);
+    for (void* const one : entries) {
+      Entry& entry = *static_cast<Entry*>(one);
+      parts.emplace_back(entry.bytes, &entry);
+      device = entry.device;
+    }
+  }
+  if (!device) return;
+  // First fit decreasing (D. S. Johnson, Near-optimal bin packing algorithms, 1973).
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<c10::DataPtr> held;
+  for (const auto& [bytes, entry] : parts) {
+    if (entry != nullptr) {
+      bring_back(*entry);
+      continue;
+    }
+    fetches_ = true;
+    const auto over = c10::make_scope_exit([] { fetches_ = false; });
+    try {
+      const c10::DeviceGuard here(*device);
+      held.push_back(c10::GetAllocator(device->type())->allocate(bytes));
+    } catch (const c10::OutOfMemoryError&) {  // what is there has to do
+    }
+  }
+}
+
 bool Spills::may_leave(const Entry& entry, const std::optional<c10::Stream>& stream) {
   return entry.uses == 0 && !entry.away && !entry.stays && entry.stream == stream;
 }
@@ -598,6 +632,7 @@ std::string Spills::who_stays(c10::Device device, Bytes asked) const {
 bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {
   thread_local bool leaving = false;
   if (!on() || leaving) return false;
+  if (bytes < kMaxBytes) lacked_ = bytes;
   leaving = true;
   const auto over = c10::make_scope_exit([&] { leaving = false; });
   try {

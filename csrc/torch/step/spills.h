@@ -77,6 +77,9 @@ class Spills final : public RoomMaker {
   // What all known tensors that are there take, on one device or on all. O(known tensors).
   [[nodiscard]] Bytes known(std::optional<c10::Device> device = std::nullopt) const;
 
+  // What an operator asks for beside what it takes, as far as requests have failed.
+  using Rooms = std::vector<Bytes>;
+
   // While it stands, what an operator takes is there and stays. Throws c10::OutOfMemoryError where
   // there is no room for all of it. What operators inside take and make stays as long: the kernel
   // around them may have its address, unless it points to its arguments alone. Operators of several
@@ -84,10 +87,12 @@ class Spills final : public RoomMaker {
   class Use {
    public:
     // A call whose arguments are the last ones of `stack`. `begins_again`: whoever catches its
-    // c10::OutOfMemoryError makes another use of it where gave_way() says so.
-    Use(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again = false) {
+    // c10::OutOfMemoryError makes another use of it where gave_way() says so. `rooms`: all that the
+    // call takes is to be laid out anew, with room for these.
+    Use(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again = false,
+        const Rooms* rooms = nullptr) {
       if (on()) [[unlikely]]
-        begin(op, stack, begins_again);
+        begin(op, stack, begins_again, rooms);
     }
     explicit Use(const c10::Storage& storage) {
       if (on()) [[unlikely]]
@@ -122,10 +127,11 @@ class Spills final : public RoomMaker {
     }
 
    private:
-    void begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again);
+    void begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again,
+               const Rooms* rooms);
     void begin(const c10::Storage& storage);
     // Of what it uses.
-    void bring_back();
+    void bring_back(const Rooms* rooms = nullptr);
     void see_results(const c10::OperatorHandle& op, const c10::Stack& stack);
     void end() noexcept;
     // The use around this one with which what this one uses stays; null: none.
@@ -181,6 +187,8 @@ class Spills final : public RoomMaker {
 
   bool make_room(c10::Device device, Bytes bytes) noexcept override;
   [[nodiscard]] std::string why_no_room() const override;
+  // What this thread's last request that found no room asked for.
+  [[nodiscard]] static Bytes lacked() noexcept { return lacked_; }
 
  private:
   using Strong = c10::intrusive_ptr<c10::StorageImpl>;
@@ -217,6 +225,9 @@ class Spills final : public RoomMaker {
   // Without the lock: brings one back that is in use, so that it stays.
   void bring_back(Entry& entry, bool scheduled = false,
                   const std::optional<c10::Stream>& by = std::nullopt);
+  // Without the lock: brings back what is in use, the largest first, with free memory for `rooms`
+  // between, where there is any.
+  void lay_out(const std::vector<void*>& entries, const Rooms& rooms);
   // Without the lock: the storages of the device that may leave as far as is known, those first
   // that are used last, up to so many bytes.
   [[nodiscard]] std::vector<Strong> candidates(c10::Device device, Bytes bytes) const;
@@ -263,6 +274,7 @@ class Spills final : public RoomMaker {
 
   static std::atomic<bool> on_;
   static thread_local bool fetches_;  // a fetch() that must not wait
+  static thread_local Bytes lacked_;
   std::atomic<bool> allocators_ask_{true};
   mutable std::mutex mutex_;  // held over a fork, so that a child finds all bytes
   OperatorTurns turns_;

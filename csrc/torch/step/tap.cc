@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace berth::torch::step {
@@ -58,7 +59,8 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
   return false;
 }
 
-thread_local bool untold = false;  // inside of run_kernel_of_others()
+thread_local bool untold = false;         // inside of run_kernel_of_others()
+thread_local Autocast autocast_next = 0;  // of run_under_autocast(), for the call at hand
 
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
@@ -71,6 +73,13 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
       else
         op.redispatchBoxed(below(keys), part);
     });
+    return;
+  }
+  if (autocast_next != 0) [[unlikely]] {
+    const AutocastGuard inside(std::exchange(autocast_next, 0));
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> off;
+    if (!untold) off.emplace(c10::DispatchKeySet(kTapKey));
+    op.redispatchBoxed(below(keys), stack);
     return;
   }
   const OperatorFacts& facts = facts_of(op);
@@ -114,6 +123,22 @@ void register_new_operators() {
 
 }  // namespace
 
+void run_under_autocast(Autocast autocast, const c10::OperatorHandle& op, c10::Stack* stack) {
+  // mutant: barrier-autocast-set
+  if (autocast == 0) [[likely]] {
+    op.callBoxed(stack);
+    return;
+  }
+  // The dispatcher leaves autocast out and comes to front(), which puts it back.
+  autocast_next = autocast;
+  const auto over = c10::make_scope_exit([] { autocast_next = 0; });
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  const c10::DispatchKeySet tap(kTapKey), composites(kCompositeKey);
+  const c10::impl::ForceDispatchKeyGuard seen(local.included_ | tap,
+                                              (local.excluded_ - tap) | composites);
+  op.callBoxed(stack);
+}
+
 void run_kernel_of_others(const std::function<void()>& call) {
   const bool before = std::exchange(untold, true);
   const auto over = c10::make_scope_exit([&] { untold = before; });
@@ -125,6 +150,7 @@ void run_kernel_of_others(const std::function<void()>& call) {
 }
 
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  // mutant: spills-declared
   if (Spills::on() && facts_of(op).declared) [[unlikely]] {
     run_with_bytes(op, stack, [&](c10::Stack* part) {
       run_kernel_of_others([&] { op.redispatchBoxed(below(keys), part); });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "csrc/torch/step/autocast.h"
 #include "csrc/torch/step/backward_nodes.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -37,6 +38,8 @@ void run_in_python(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10:
 // Runs a call whose kernel may use tensors that are no argument: operators inside find their bytes,
 // too. No listener receives these.
 void run_kernel_of_others(const std::function<void()>& call);
+// Calls an operator below autograd. Autocast, which is off, is as given for the operators inside.
+void run_under_autocast(Autocast autocast, const c10::OperatorHandle& op, c10::Stack* stack);
 // Runs the kernel. The listener receives the operators inside.
 void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
