@@ -64,7 +64,9 @@ struct Allocator::State {
   void warn_of_other_program(const Plan& plan);
   std::shared_ptr<const PlanLookup> freeze(Plan plan) const;
 
-  void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id, Notes& notes);
+  // Cold: allocate() keeps its hits apart from what it cleans up here. Else they take a jump more.
+  [[gnu::cold]] void* allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
+                                      Notes& notes);
   Arena::Outcome ask_arena(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id) noexcept;
   void note_miss(Served missed, Bytes size, LaneKey lane, trace::Tag tag) noexcept;
   void* allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag, std::uint64_t id,
