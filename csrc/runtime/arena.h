@@ -42,6 +42,7 @@ namespace berth {
 //              serve_slowly()                all others
 //                tend_guards()                 asks for a few events
 //                Walk::next()                  which slot it is
+//                keeps_page()                  another step's small block: it shares a page instead
 //                hand_out()                    the rule
 //                  Occupancy::is_free()          (1), (2), (3)
 //                  Pins, Guards::wait()          (4)
