@@ -540,6 +540,17 @@ def _shared(method: _Method) -> _Method:
     return share
 
 
+def _profiles(function: _Method) -> _Method:
+    """Of a profiler, which asks for the pointers of what operators take before the step sees these."""
+
+    @functools.wraps(function)
+    def enable(*args: Any, **kwargs: Any) -> Any:
+        _say("begin_profile", "a profiler began in the step")
+        return function(*args, **kwargs)
+
+    return enable
+
+
 # Methods by which the state of a generator is read. torch.get_rng_state() calls the first one.
 _STATES = ("get_state", "clone_state", "graphsafe_get_state", "get_offset", "__reduce__")
 _generators = MethodsOf(torch.Generator)
@@ -644,6 +655,9 @@ class Watch:
             for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))
+            profiler: Any = torch.autograd.profiler
+            _functions.append((profiler, "_enable_profiler", profiler._enable_profiler))
+            profiler._enable_profiler = _profiles(profiler._enable_profiler)
             watch_streams(_say, _functions)
             for name, wrap in {**dict.fromkeys(_POINTERS, _by_pointers), "_data_address": _pointer}.items():
                 if function := getattr(torch._C, name, None):

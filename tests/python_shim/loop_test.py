@@ -167,6 +167,24 @@ for step in range(20):
     optimizer.step()
 finish(*net.parameters())
 """,
+    # A profiler asks for the pointers of what operators take, before these have it on the device.
+    "profiled": """
+net = net_of()
+optimizer = torch.optim.AdamW(net.parameters())
+def step():
+    optimizer.zero_grad()
+    net(torch.randn(16, 32)).pow(2).mean().backward()
+    optimizer.step()
+for _ in range(12):
+    step()
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
+    step()
+for _ in range(4):
+    step()
+for found in sorted((one.key, str(one.input_shapes), one.count) for one in profile.key_averages(group_by_input_shape=True)):
+    print(*found)
+finish(*net.parameters())
+""",
     "closure": """
 net = net_of(8, 1)
 optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
@@ -298,6 +316,7 @@ SCHEDULED = {
     "loader": 20,
     "rounds": 34,
     "unlike": 0,
+    "profiled": 8,
     "closure": 0,
     "fails": 5,
     "compiled": 0,
@@ -385,6 +404,7 @@ class Loops(ProgramCase):
                 if name == "phases":
                     self.assertEqual(stats["steps"], 98)
                 self.assertEqual("no two of 16 were the same" in under.stderr, name == "unlike", under.stderr)
+                self.assertNotIn("RecordFunction", under.stderr)
 
     def test_fits(self):
         """The program holds 1.2 MiB between steps."""

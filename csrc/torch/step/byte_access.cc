@@ -1,6 +1,7 @@
 #include "csrc/torch/step/byte_access.h"
 
 #include "csrc/torch/step/backward_nodes.h"
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -70,6 +71,10 @@ void register_byte_access() {
   library->def("set_aside(bool on) -> ()");
   library->impl("set_aside", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                [](bool on) { aside = on; }));
+  library->def("begin_profile(str why) -> ()");
+  library->impl("begin_profile",
+                ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                  [](std::string_view) { Spills::get().let_profilers_look(); }));
   library->def("run_as_written(str why) -> ()");
   library->impl("run_as_written", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                     [](std::string_view) {}));

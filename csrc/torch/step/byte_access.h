@@ -41,6 +41,8 @@ inline constexpr std::string_view kSetAside = "berth::set_aside";
 
 // berth::run_as_written(str why) -> (): the rest of the step needs tensors with bytes.
 inline constexpr std::string_view kRunAsWritten = "berth::run_as_written";
+// So, too, and a profiler begins.
+inline constexpr std::string_view kBeginProfile = "berth::begin_profile";
 
 // berth::watch_backward() -> (): a library is there that may have backward functions of its own
 // (see backward_nodes.h).

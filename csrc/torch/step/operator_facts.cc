@@ -197,7 +197,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.orders_streams = name == kOrderStreams;
   facts.compares = name == kCompareStorage;
   facts.sets_aside = name == kSetAside;
-  facts.as_written = name == kRunAsWritten;
+  facts.as_written = name == kRunAsWritten || name == kBeginProfile;
   facts.gives_bytes = name == "aten::set_";
   facts.fails = facts::fails_by_contents(c10::toString(op.operator_name()));
   if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
@@ -256,8 +256,8 @@ bool is_berths(const c10::OperatorHandle& op) { return op.schema().name().starts
 
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  for (const std::string_view known :
-       {kReadBytes, kReadGenerators, kOrderStreams, kCompareStorage, kSetAside, kRunAsWritten})
+  for (const std::string_view known : {kReadBytes, kReadGenerators, kOrderStreams, kCompareStorage,
+                                       kSetAside, kRunAsWritten, kBeginProfile})
     if (name == known) return true;
   if (is_libtorchs(op)) return true;
   if (std::find(kPure.begin(), kPure.end(), name) != kPure.end()) return true;

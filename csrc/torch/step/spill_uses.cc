@@ -78,6 +78,7 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
   op_ = op;
   stands_ = true;
   keeps_inside_ = !facts.points_to_arguments;
+  get().note_profiler();
   if (facts.view || facts.allocates) return;
   // A collective waits for threads of its backend, which may need memory.
   if (outer_ == nullptr && !facts.collective) get().turns_.begin(turn_, begins_again);

@@ -247,8 +247,35 @@ void Spills::let_compare(const c10::StorageImpl& storage) {
 
 void Spills::end_compare() {
   compared_ = nullptr;
+  if (looked_at_.load(std::memory_order_relaxed)) return;
   for (const Entry& one : entries_)
     if (one.away) deny_bytes_again(*one.address);
+}
+
+void Spills::let_profilers_look() {
+  if (!on()) return;
+  const std::lock_guard lock(mutex_);
+  set_looked_at(true);
+}
+
+void Spills::set_looked_at(bool looked_at) {
+  looked_at_.store(looked_at, std::memory_order_relaxed);
+  looks_on_ = std::this_thread::get_id();
+  profiled_ = false;
+  for (const Entry& one : entries_)
+    if (one.away) looked_at ? allow_bytes(*one.address) : deny_bytes_again(*one.address);
+}
+
+void Spills::note_profiler() {
+  const bool profiled = is_profiled();
+  if (!profiled && !looked_at_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(mutex_);
+  if (profiled) {
+    if (!looked_at_.load(std::memory_order_relaxed)) set_looked_at(true);
+    profiled_ = true;
+  } else if (profiled_ && looks_on_ == std::this_thread::get_id()) {
+    set_looked_at(false);
+  }
 }
 
 void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
@@ -507,6 +534,7 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<
   if (block != nullptr) *block = std::move(had);
   had.clear();
   deny_bytes(storage, away_text());
+  if (looked_at_.load(std::memory_order_relaxed)) allow_bytes(storage);
   return true;
 }
 
@@ -605,6 +633,7 @@ void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
   put(from, c10::DataPtr(nullptr, from.device()));
   to.set_data_ptr_noswap(c10::DataPtr(nullptr, &there, &drop, to.device()));
   deny_bytes(to, away_text());
+  if (looked_at_.load(std::memory_order_relaxed)) allow_bytes(to);
 }
 
 std::string Spills::who_stays(c10::Device device, Bytes asked) const {

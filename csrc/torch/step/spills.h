@@ -19,6 +19,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -159,6 +160,10 @@ class Spills final : public RoomMaker {
   // Until the next operator that takes this one storages may be compared, by
   // at::Tensor::is_alias_of(): that asks for their pointers and needs no bytes.
   void let_compare(const c10::StorageImpl& storage);
+  // A profiler may begin on this thread. It asks for the pointers of what operators take before
+  // these bring it back, and gets null for what is away. Ends with the thread's first operator
+  // behind the profiler.
+  void let_profilers_look();
   // A step has ended. The next one is expected to use its tensors in the same order: those that
   // were there before it, and the k-th one that it makes.
   void end_step();
@@ -222,6 +227,8 @@ class Spills final : public RoomMaker {
   };
   using Entries = std::list<Entry>;
   Spills();
+  // Without the lock: an operator is called, under a profiler or not.
+  void note_profiler();
   // Without the lock: brings one back that is in use, so that it stays.
   void bring_back(Entry& entry, bool scheduled = false,
                   const std::optional<c10::Stream>& by = std::nullopt);
@@ -242,6 +249,7 @@ class Spills final : public RoomMaker {
   };
   void use(const Used& one, bool stays, std::vector<void*>& used);
   void end_compare();
+  void set_looked_at(bool looked_at);
   // The first one that used it.
   static void note_stream(Entry& entry);
   Entry& add(c10::StorageImpl& storage);
@@ -286,7 +294,11 @@ class Spills final : public RoomMaker {
   Entries entries_;  // the least recently used first
   std::unordered_map<const c10::StorageImpl*, Entries::iterator> by_storage_;
   const c10::StorageImpl* compared_ = nullptr;  // let_compare() stands until it is taken
-  std::size_t alive_ = 0;                       // entries after the last look for dead ones
+  // A profiler looks, on this thread; whether it has begun.
+  std::atomic<bool> looked_at_{false};
+  std::thread::id looks_on_;
+  bool profiled_ = false;
+  std::size_t alive_ = 0;  // entries after the last look for dead ones
   // The clock of this step, and how long the one before was; what both made, in order.
   std::uint32_t clock_ = 0, length_ = 0;
   std::vector<Made> made_, made_before_;
