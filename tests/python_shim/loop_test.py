@@ -167,6 +167,21 @@ for step in range(20):
     optimizer.step()
 finish(*net.parameters())
 """,
+    # A buffer that fills, of which any rows are drawn, and a shift by another number each time.
+    "replay": """
+net, buffer = net_of(), torch.zeros(64, 32)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for step in range(24):
+    buffer[step] = torch.randn(32)
+    x = buffer[torch.randint(0, step + 1, (16,))].roll(step, 1)
+    x = x * torch.randint_like(x, 1, 3 + step) + torch.empty(16, 32).random_(step, 2 * step + 3)
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item().hex())
+finish(*net.parameters())
+""",
     # A profiler asks for the pointers of what operators take, before these have it on the device.
     "profiled": """
 net = net_of()
@@ -316,6 +331,7 @@ SCHEDULED = {
     "loader": 20,
     "rounds": 34,
     "unlike": 0,
+    "replay": 18,
     "profiled": 8,
     "closure": 0,
     "fails": 5,

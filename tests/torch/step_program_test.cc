@@ -197,7 +197,8 @@ TEST_CASE("Numbers that change from step to step are taken as they come", "[step
     subject.body = [=](int step) {
       for (auto& group : sgd->param_groups())
         static_cast<torch::optim::SGDOptions&>(group.options()).lr(0.1 / (step + 1));
-      return inner(step);
+      const torch::Tensor drawn = torch::randint(step, 2 * step + 3, {8}).roll(step, 0);
+      return inner(step) + drawn[0] + drawn.random_(step + 1)[1];
     };
     return subject;
   };

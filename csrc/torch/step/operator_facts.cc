@@ -48,7 +48,16 @@ bool is_number(const c10::Type& type) {
          type.kind() == c10::TypeKind::ComplexType;
 }
 
-// Draws that move their generator on as shapes say, whatever the arguments hold.
+// Integers that decide about no shape, by the operator and the argument.
+bool is_free_integer(std::string_view name, std::string_view argument) {
+  if (name == "aten::roll") return argument == "shifts";
+  if (name != "aten::randint" && name != "aten::randint_like" && name != "aten::random_")
+    return false;
+  return argument == "low" || argument == "high" || argument == "from" || argument == "to";
+}
+
+// Draws that move their generator on as shapes and numbers say, whatever
+// tensors hold.
 constexpr std::array<std::string_view, 22> kDrawsByShape = {
     "aten::_scaled_dot_product_cudnn_attention",
     "aten::_scaled_dot_product_efficient_attention",
@@ -146,7 +155,9 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
     if (const auto* optional = type->castRaw<c10::OptionalType>())
       type = optional->getElementType().get();
     if (const auto* list = type->castRaw<c10::ListType>()) type = list->getElementType().get();
-    facts.scalars[n] = is_number(*type) && !shaped_by_numbers(name);
+    // mutant: step-free-integer
+    facts.scalars[n] =
+        (is_number(*type) && !shaped_by_numbers(name)) || is_free_integer(name, argument.name());
   }
   for (const facts::RunningStatistics& known : facts::kWithStatistics) {
     // Overloads may have none.
