@@ -152,7 +152,8 @@ class _Loop:
 
     def exit(self) -> None:
         """The process ends."""
-        if self._trains and self._program is None and not self._over and self._process == os.getpid():
+        failed = getattr(sys, "last_type", None) is not None
+        if self._trains and not failed and self._program is None and not self._over and self._process == os.getpid():
             print(
                 "berth: warning: steps ran as they are: they end where the step() of an optimizer of torch's ends, and "
                 "none did [loop-unmarked]",

@@ -167,6 +167,27 @@ for step in range(20):
     optimizer.step()
 finish(*net.parameters())
 """,
+    # As before, where the calls are the same ones but for a number that decides what they do.
+    "diagonals": """
+net = net_of()
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for step in range(20):
+    optimizer.zero_grad()
+    net(torch.randn(32, 32).tril(step)).pow(2).mean().backward()
+    optimizer.step()
+finish(*net.parameters())
+""",
+    # Steps that were the same before, up to a shape that data decide.
+    "masks": """
+net = net_of()
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for step in range(40):
+    optimizer.zero_grad()
+    x = torch.randn(16 + 4 * (step % 2), 32)
+    net(x[torch.arange(len(x)) < 1 + step // 4]).pow(2).mean().backward()
+    optimizer.step()
+finish(*net.parameters())
+""",
     # A buffer that fills, of which any rows are drawn, and a shift by another number each time.
     "replay": """
 net, buffer = net_of(), torch.zeros(64, 32)
@@ -331,6 +352,8 @@ SCHEDULED = {
     "loader": 20,
     "rounds": 34,
     "unlike": 0,
+    "diagonals": 0,
+    "masks": 0,
     "replay": 18,
     "profiled": 8,
     "closure": 0,
@@ -419,7 +442,10 @@ class Loops(ProgramCase):
                     self.assertLessEqual(stats["steps"], 41)
                 if name == "phases":
                     self.assertEqual(stats["steps"], 98)
-                self.assertEqual("no two of 16 were the same" in under.stderr, name == "unlike", under.stderr)
+                self.assertEqual(
+                    "no two of 16 were the same" in under.stderr, name in ("unlike", "diagonals"), under.stderr
+                )
+                self.assertEqual("were none of those that berth knows" in under.stderr, name == "masks", under.stderr)
                 self.assertNotIn("RecordFunction", under.stderr)
 
     def test_fits(self):
@@ -436,6 +462,11 @@ class Loops(ProgramCase):
         unfit = self.go("--memory-limit", "2500KiB")
         self.assertNotEqual(unfit.returncode, 0)
         self.assertIn("OutOfMemoryError", unfit.stderr)
+
+    def test_a_program_that_fails_before_an_optimizer_is_not_told_of_one(self):
+        under = self.go("--budget", "60%", text="torch.ones(3, requires_grad=True).sum().backward()\n1 / 0\n")
+        self.assertIn("ZeroDivisionError", under.stderr)
+        self.assertNotIn("loop-unmarked", under.stderr)
 
     def test_a_program_that_installs_berth_reads_the_budget(self):
         alone = self.go(text=PROGRAMS["plain"])

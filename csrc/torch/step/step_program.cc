@@ -61,7 +61,7 @@ constexpr std::uint32_t kMostTold = 4;  // steps whose spills are reported
 // steps are recorded more seldom.
 constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
 constexpr std::string_view kNoneAlike = "no two steps were the same yet: ";
-// Steps after which the program is told that no two were the same.
+// Steps of which no schedule ran one, after which the program is told why.
 constexpr std::size_t kToldUnlike = 16;
 
 // How long to run steps as they are after tries that led to nothing: 1, 2, 4, .. 1024 steps.
@@ -516,17 +516,27 @@ class StepProgram::State {
     ++stats_.refused;
   }
 
+  void tell_unlike(const std::string& why) {
+    if (stats_.scheduled > 0 || ++waited_ != kToldUnlike) return;
+    warn(
+        "step-unlike",
+        programs_.empty()
+            ? fmt::format("steps run as they are, since no two of {} were the same: {}", waited_,
+                          why)
+            : fmt::format("steps run as they are, since {} were none of those that berth knows: {}",
+                          waited_, stats_.last_divergence));
+  }
+
   void wait_for_its_like(StepRecord record) {
     std::string why;
+    // Where programs are known, why the step left them says more.
     if (!candidates_.empty() && !same_calls(candidates_.back(), record, &why) &&
-        stats_.scheduled == 0)
+        stats_.scheduled == 0 && programs_.empty())
       stats_.last_divergence = fmt::format("{}{}", kNoneAlike, why);
     if (hashes_.size() == kMaxHashes) hashes_.clear();
     record.came_before = !hashes_.insert(hash_of(record)).second;
     unlike_ = record.came_before ? 0 : unlike_ + 1;
-    if (unlike_ == kToldUnlike && stats_.scheduled == 0 && !std::exchange(told_unlike_, true))
-      warn("step-unlike", fmt::format("steps run as they are, since no two of {} were the same: {}",
-                                      unlike_, why));
+    tell_unlike(why);
     candidates_.push_back(std::move(record));
     if (candidates_.size() > kMaxCandidates) {
       const auto first_new = std::find_if(candidates_.begin(), candidates_.end(),
@@ -594,7 +604,7 @@ class StepProgram::State {
   std::deque<StepRecord> candidates_;
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
   std::size_t unlike_ = 0;                    // steps in turn of which none was known
-  bool told_unlike_ = false;
+  std::size_t waited_ = 0;                    // steps for their like, before a schedule ran one
   std::uint64_t found_out_ = operators_found_out();
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
