@@ -527,6 +527,7 @@ MUTANTS = (
     Mutant("streams-left", "streams", "a stream does not wait for what was put off when the step left its program", Drop(), STREAMS),
     Mutant("step-own-generator", "step", "a step draws from the generator that another one made", Replace("if (may_stand_for(value, argument.value)) return true;\n    if (is_number) {"), PROGRAMS),
     Mutant("threads-takes", "threads", "what another thread takes of a step has no bytes there", Swap("!any_argument", "any_argument"), THREADS),
+    Mutant("threads-written", "threads", "another thread takes what a step has written and put off", Swap("|| was_written(found->second)", ""), THREADS),
     Mutant("threads-draws", "threads", "another thread draws before what a step has put off", Swap("facts_of(op).random && !", ""), THREADS),
     Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", Swap("writes) refuse", "!writes) refuse"), THREADS),
     Mutant("step-cut-first", "step", "what the first step by a schedule spills cuts its budget", Drop(), SHORTFALL),

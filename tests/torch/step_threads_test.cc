@@ -99,6 +99,37 @@ TEST_CASE("A thread of the body's finds what the step as written leaves there", 
   REQUIRE(same(run(false), run(true)));
 }
 
+TEST_CASE("What a step has not written another thread takes as it is", "[step][threads]") {
+  const auto run = [](bool by_program) {
+    torch::manual_seed(7);
+    nn::Linear net(4, 4);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const Tensor data = torch::randn({8, 4});
+    StepProgram program(waiting());
+    std::vector<Tensor> left;
+    for (int step = 0; step < 12; ++step) {
+      if (by_program) program.begin();
+      optimizer.zero_grad();
+      const Tensor loss = net->forward(data).square().sum();
+      Tensor before, after;
+      // The data of the next step, and a checkpoint of this one.
+      std::thread([&] { before = torch::cat({data * 2, net->weight.detach()}); }).join();
+      loss.backward();
+      optimizer.step();
+      if (step > 9) std::thread([&] { after = net->weight.detach().clone(); }).join();
+      if (by_program) program.end();
+      for (const Tensor& one : {loss.detach(), before, after})
+        if (one.defined()) left.push_back(one);
+    }
+    if (by_program) {
+      REQUIRE(program.stats().scheduled == 8);
+      REQUIRE(program.stats().diverged == 2);
+    }
+    return Outcome{.tensors = left, .versions = {}, .stats = {}};
+  };
+  REQUIRE(same(run(false), run(true)));
+}
+
 TEST_CASE("A step in which another thread writes is refused", "[step][threads]") {
   const auto run = [](bool by_program) {
     torch::manual_seed(7);

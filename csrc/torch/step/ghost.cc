@@ -347,9 +347,15 @@ void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& st
     note_within(op, stack);
     return;
   }
-  const auto is_of_step = [&](const at::Tensor& tensor, bool) {
-    return tensor.defined() && tensor.has_storage() &&
-           numbers_.contains(tensor.storage().unsafeGetStorageImpl());
+  const auto is_of_step = [&](const at::Tensor& tensor, bool writes) {
+    if (!tensor.defined() || !tensor.has_storage()) return false;
+    const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
+    if (found == numbers_.end()) return false;
+    // What the step has neither made nor written has the bytes that it should have.
+    const bool from_outside =
+        program().storages[found->second].maker == RecordedStorage::kFromOutside;
+    // mutant: threads-written
+    return writes || !from_outside || was_written(found->second);
   };
   // mutant: threads-takes, threads-draws
   if (!facts_of(op).random && !any_argument(op, stack, is_of_step)) return;
@@ -368,19 +374,20 @@ void Ghost::copy_foreign(const Call& expected, c10::ArrayRef<c10::IValue> argume
       });
 }
 
-void Ghost::expect_bytes(const Call& expected) {
-  const auto is_written = [&](StorageNumber storage) {
-    return std::any_of(
-        program().calls.begin(), program().calls.begin() + next_, [&](const Call& call) {
-          return std::any_of(call.writes.begin(), call.writes.end(), [&](std::uint32_t operand) {
-            return call.operands[operand].storage == storage;
-          });
+bool Ghost::was_written(StorageNumber storage) const {
+  return std::any_of(
+      program().calls.begin(), program().calls.begin() + next_, [&](const Call& call) {
+        return std::any_of(call.writes.begin(), call.writes.end(), [&](std::uint32_t operand) {
+          return call.operands[operand].storage == storage;
         });
-  };
+      });
+}
+
+void Ghost::expect_bytes(const Call& expected) {
   for (std::uint32_t n = 0; n < expected.operands.size(); ++n) {
     const StorageNumber one = expected.operands[n].storage;
     if (one == kNoStorage || program().storages[one].maker != RecordedStorage::kFromOutside ||
-        !program().storages[one].device.is_cpu() || is_written(one) ||
+        !program().storages[one].device.is_cpu() || was_written(one) ||
         std::count(expected.copied.begin(), expected.copied.end(), n) > 0)
       continue;
     if (const auto storage = storages_[one].lock(); storage != nullptr)

@@ -111,6 +111,8 @@ class Ghost final : public OperatorListener {
   void copy_foreign(const Call& expected, c10::ArrayRef<c10::IValue> arguments);
   // Has the executor compare the bytes that the call takes from outside.
   void expect_bytes(const Call& expected);
+  // Whether a call that the body has made writes it.
+  [[nodiscard]] bool was_written(StorageNumber storage) const;
   // Gives the body's storage with this number the bytes that the schedule has there; whether it has
   // some then.
   bool lend(StorageNumber number, const c10::Storage* real);
