@@ -150,10 +150,15 @@ def _by_pointers(function: _Method) -> _Method:
     return call
 
 
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """On the host and without flags: what else would make it so asks for its bytes at once."""
+    return tensor.detach().cpu().resolve_conj().resolve_neg()
+
+
 def _tolist(method: _Method) -> _Method:
     @functools.wraps(method)
     def tolist(self: torch.Tensor) -> Any:
-        here = self.detach().cpu()
+        here = _plain(self)
         _tell(here, "read_bytes")
         return method(here)
 
@@ -163,7 +168,7 @@ def _tolist(method: _Method) -> _Method:
 def _numpy(method: _Method) -> _Method:
     @functools.wraps(method)
     def numpy(self: torch.Tensor, *, force: bool = False) -> Any:
-        here = self.detach().cpu() if force else self
+        here = _plain(self) if force else self
         if here.device.type == "cpu":
             _tell(here, "share_bytes")
         return method(here, force=force)

@@ -203,6 +203,23 @@ for step in range(24):
     print(loss.item().hex())
 finish(*net.parameters())
 """,
+    # Spectra: complex tensors that are conjugate or negated by a flag, and their numbers.
+    "spectra": """
+weight = nn.Parameter(torch.randn(16, 16, dtype=torch.cfloat) * 0.1)
+optimizer = torch.optim.Adam([weight], 0.01)
+for step in range(20):
+    optimizer.zero_grad()
+    x = torch.fft.rfft(torch.randn(8, 30))
+    y = torch.fft.irfft(torch.einsum("bi,io->bo", x.conj(), weight.conj()) + x @ weight.mH)
+    part = x.clone().conj()
+    part[0] = x[1]
+    part += weight[0].conj()
+    loss = y.pow(2).mean() + x.conj().imag.neg().mean() + part.abs().mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item().hex(), x.conj()[0].tolist()[1], x.mH.imag.numpy(force=True).sum(), x[0, :2].conj())
+finish(torch.view_as_real(weight))
+""",
     # A profiler asks for the pointers of what operators take, before these have it on the device.
     "profiled": """
 net = net_of()
@@ -355,6 +372,7 @@ SCHEDULED = {
     "diagonals": 0,
     "masks": 0,
     "replay": 18,
+    "spectra": 14,
     "profiled": 8,
     "closure": 0,
     "fails": 5,

@@ -413,6 +413,10 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
     run_kernel(op, keys, stack);
   } else {
     std::vector<StorageNumber> lent;
+    // Room is made without a look at bytes, which flags of tensors would ask for.
+    // mutant: step-flagged-room
+    if (facts_of(op).allocates)
+      keys = keys.remove(c10::DispatchKey::Conjugate).remove(c10::DispatchKey::Negative);
     stop_following();
     run([&] { executor_->run_before(next_, [this](StorageNumber one) { return held(one); }); },
         program().several_streams);

@@ -30,6 +30,7 @@ struct Operand {
   c10::SmallVector<std::int64_t, 5> sizes, strides;
   caffe2::TypeMeta type;
   bool wrapped_number = false;  // a number of the program's that libtorch made a tensor of
+  bool conjugate = false, negative = false;  // by a flag, that its kernel resolves
   // The part may lie elsewhere in the storage in each step: a slice of a data set, or of a buffer
   // that is written in turn. `offset` is 0.
   bool moves = false;

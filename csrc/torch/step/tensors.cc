@@ -41,7 +41,6 @@ std::string_view why_refused(const at::Tensor& tensor) {
   if (impl.is_python_dispatch()) return "is a tensor subclass with a dispatch of its own";
   if (impl.has_symbolic_sizes_strides()) return "has symbolic sizes";
   if (tensor.is_quantized()) return "is quantized";
-  if (tensor.is_conj() || tensor.is_neg()) return "is conjugate or negated by a flag";
   if (tensor._is_zerotensor()) return "is a tensor of zeros without memory";
   if (impl.key_set().has(c10::DispatchKey::FuncTorchBatched)) return "is inside of vmap";
   return {};
@@ -55,6 +54,8 @@ Operand describe(const at::Tensor& tensor, StorageNumber storage) {
   operand.strides.assign(tensor.strides().begin(), tensor.strides().end());
   operand.type = tensor.dtype();
   operand.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  operand.conjugate = tensor.is_conj();
+  operand.negative = tensor.is_neg();
   return operand;
 }
 
@@ -62,7 +63,9 @@ bool matches(const at::Tensor& tensor, const Operand& operand) {
   return (operand.moves || tensor.storage_offset() == operand.offset) &&
          tensor.dtype() == operand.type && tensor.sizes() == c10::IntArrayRef(operand.sizes) &&
          tensor.strides() == c10::IntArrayRef(operand.strides) &&
-         tensor.unsafeGetTensorImpl()->is_wrapped_number() == operand.wrapped_number;
+         tensor.unsafeGetTensorImpl()->is_wrapped_number() == operand.wrapped_number &&
+         // mutant: step-conjugate
+         tensor.is_conj() == operand.conjugate && tensor.is_neg() == operand.negative;
 }
 
 at::Tensor make_tensor(c10::Storage storage, const Operand& operand, c10::DispatchKeySet keys) {
@@ -71,6 +74,8 @@ at::Tensor make_tensor(c10::Storage storage, const Operand& operand, c10::Dispat
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   impl.set_sizes_and_strides(operand.sizes, operand.strides, operand.offset);
   if (operand.wrapped_number) impl.set_wrapped_number(true);
+  if (operand.conjugate) impl._set_conj(true);
+  if (operand.negative) impl._set_neg(true);
   return tensor;
 }
 
