@@ -546,6 +546,7 @@ MUTANTS = (
     Mutant("spills-scheduled", "step", "operators inside of one that is declared pure bring nothing back in a schedule", NEVER, SPILLS),
     Mutant("step-conjugate", "step", "a tensor that is conjugate by a flag is taken as one that is not", Replace("true;"), PROGRAMS),
     Mutant("step-flagged-room", "step", "room like a conjugate tensor asks for that one's bytes", Swap("facts_of(op).allocates", "false"), PROGRAMS),
+    Mutant("step-storage-size", "step", "steps that take parts of larger and of smaller tensors are one program", Replace("return a.foreign == b.foreign && a.shared == b.shared;"), PROGRAMS),
     Mutant("step-free-integer", "step", "a step whose bound of a draw is another one each time is never known", Replace("facts.scalars[n] = is_number(*type) && !shaped_by_numbers(name);"), PROGRAMS),
     Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),
     Mutant("step-number", "step", "numbers that change are those of the record", Replace("static_cast<void>(n);"), PROGRAMS),

@@ -255,6 +255,35 @@ TEST_CASE("Room may be filled by the body in one step and by an operator in the 
   REQUIRE(same(plain, scheduled));
 }
 
+// Steps in turn that call the same operators and differ in what these take.
+TEST_CASE("Steps differ in flags of tensors and in the memory around them", "[step]") {
+  for (const bool flags : {false, true}) {
+    const auto make = [flags] {
+      nn::Linear net(6, 6);
+      auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+      const Tensor few = torch::randn({24, 6}), many = torch::randn({40, 6});
+      return Subject{net.ptr(), sgd, [=](int step) mutable {
+                       sgd->zero_grad();
+                       const Tensor& data = !flags && step % 2 == 1 ? few : many;
+                       const Tensor out = net->forward(data.narrow(0, step % 8, 16));
+                       const Tensor value = torch::complex(out, out.sin());
+                       const Tensor other = flags && step % 2 == 1 ? value.conj() : value;
+                       Tensor parts = value.clone().conj();
+                       parts[0] = other[1];
+                       const Tensor loss = (torch::imag(other * value).neg() + parts.abs()).sum();
+                       loss.backward();
+                       sgd->step();
+                       return loss.detach();
+                     }};
+    };
+    const Outcome plain = train(make, false, 14), scheduled = train(make, true, 14);
+    CAPTURE(flags, scheduled.stats.last_divergence, scheduled.stats.last_refusal);
+    REQUIRE(scheduled.stats.programs == 2);
+    REQUIRE(scheduled.stats.scheduled >= 9);
+    REQUIRE(same(plain, scheduled));
+  }
+}
+
 TEST_CASE("A generator that the body sets is drawn from as it is set", "[step]") {
   for (const bool between : {false, true}) {
     const auto make = [between] {

@@ -89,6 +89,9 @@ bool Ghost::change_program(const Scheduled*& other) {
   if (common_calls(next.calls, program().calls) < next_) return false;
   if (drew_ && next.sets_generators != program().sets_generators) return false;
   if (!same_rooms(next, program(), next_)) return false;
+  const std::size_t storages = std::min(next.storages.size(), program().storages.size());
+  for (StorageNumber one = 0; one < storages; ++one)
+    if (seen_[one] != 0 && !same_storage(next.storages[one], program().storages[one])) return false;
   std::unique_ptr<Executor> executor;
   if (!ran_ && executor_->may_be_taken_back()) {
     executor = std::make_unique<Executor>(next, other->instructions, memory_, other->times());
@@ -410,13 +413,13 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   drew_ |= expected.random;
   executor_->end_lending();
   if (expected.by_body) {
-    run_kernel(op, keys, stack);
-  } else {
-    std::vector<StorageNumber> lent;
     // Room is made without a look at bytes, which flags of tensors would ask for.
     // mutant: step-flagged-room
     if (facts_of(op).allocates)
       keys = keys.remove(c10::DispatchKey::Conjugate).remove(c10::DispatchKey::Negative);
+    run_kernel(op, keys, stack);
+  } else {
+    std::vector<StorageNumber> lent;
     stop_following();
     run([&] { executor_->run_before(next_, [this](StorageNumber one) { return held(one); }); },
         program().several_streams);

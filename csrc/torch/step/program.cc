@@ -169,17 +169,36 @@ std::string difference_of(const Call& a, const Call& b) {
 
 }  // namespace
 
+bool same_storage(const RecordedStorage& a, const RecordedStorage& b) {
+  // mutant: step-storage-size
+  return a.foreign == b.foreign && a.shared == b.shared && a.bytes == b.bytes;
+}
+
+namespace {
+
+// The first call that takes another storage than that of the other record, in words.
+std::string other_storage(const StepRecord& record, const StepRecord& other) {
+  for (std::size_t n = 0; n < record.calls.size(); ++n)
+    for (const Operand& one : record.calls[n].operands)
+      if (one.storage != kNoStorage &&
+          !same_storage(record.storages[one.storage], other.storages[one.storage]))
+        return fmt::format("operator {}: {} takes a part of another tensor's memory", n,
+                           name_of(record.calls[n].op));
+  return "a tensor has other memory";
+}
+
+}  // namespace
+
 bool same_calls(const StepRecord& record, const StepRecord& other, std::string* why) {
   const std::size_t common = common_calls(record.calls, other.calls);
-  const auto same_kind = [](const RecordedStorage& a, const RecordedStorage& b) {
-    return a.foreign == b.foreign && a.shared == b.shared;
-  };
-  if (common == record.calls.size() && common == other.calls.size() &&
-      record.several_streams == other.several_streams &&
+  const bool same = common == record.calls.size() && common == other.calls.size();
+  if (same && record.several_streams == other.several_streams &&
       std::equal(record.storages.begin(), record.storages.end(), other.storages.begin(),
-                 other.storages.end(), same_kind))
+                 other.storages.end(), same_storage))
     return true;
-  if (why != nullptr) {
+  if (why != nullptr && same && record.storages.size() == other.storages.size()) {
+    *why = other_storage(record, other);
+  } else if (why != nullptr) {
     const auto name = [&](const StepRecord& of) {
       return common < of.calls.size() ? name_of(of.calls[common].op) : std::string("the end");
     };

@@ -36,10 +36,12 @@ struct Program {
   }
 };
 
-// Whether both records have equal calls: operators, operands, results and values. Numbers that may
-// change are not compared. If not, `why` names the first difference.
+// Whether both records have equal calls, in equal storages: operators, operands, results, values.
+// Numbers that may change are not compared. If not, `why` names the first difference.
 [[nodiscard]] bool same_calls(const StepRecord& record, const StepRecord& other,
                               std::string* why = nullptr);
+// Whether steps may have one for the other.
+[[nodiscard]] bool same_storage(const RecordedStorage& a, const RecordedStorage& b);
 // Notes what the run's step with this number has found out of what the one before left, where that
 // is the record's.
 void note_left(StepRecord& record, std::uint64_t step, const std::vector<StepRecord::Left>& left);

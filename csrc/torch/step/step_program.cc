@@ -567,7 +567,9 @@ class StepProgram::State {
     programs_.remove_if([&](const Scheduled& one) {
       const std::vector<Call>& calls = one.program.calls;
       return calls.size() == record.calls.size() &&
-             common_calls(calls, record.calls) == calls.size();
+             common_calls(calls, record.calls) == calls.size() &&
+             std::equal(record.storages.begin(), record.storages.end(),
+                        one.program.storages.begin(), one.program.storages.end(), same_storage);
     });
     StepRecord first = std::move(*like);
     candidates_.erase(like);
