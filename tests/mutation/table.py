@@ -548,6 +548,7 @@ MUTANTS = (
     Mutant("step-flagged-room", "step", "room like a conjugate tensor asks for that one's bytes", Swap("facts_of(op).allocates", "false"), PROGRAMS),
     Mutant("step-storage-size", "step", "steps that take parts of larger and of smaller tensors are one program", Replace("return a.foreign == b.foreign && a.shared == b.shared;"), PROGRAMS),
     Mutant("step-free-integer", "step", "a step whose bound of a draw is another one each time is never known", Replace("facts.scalars[n] = is_number(*type) && !shaped_by_numbers(name);"), PROGRAMS),
+    Mutant("step-refused-number", "step", "a draw refuses its numbers when the schedule runs it", Swap("may_refuse_numbers(op, arguments)", "false"), PROGRAMS),
     Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),
     Mutant("step-number", "step", "numbers that change are those of the record", Replace("static_cast<void>(n);"), PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", Swap("readers[one.storage] != 1 ||\n          last[one.storage] != &call ||", ""), PROGRAMS),

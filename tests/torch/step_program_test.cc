@@ -208,6 +208,48 @@ TEST_CASE("Numbers that change from step to step are taken as they come", "[step
   REQUIRE(same(plain, scheduled));
 }
 
+TEST_CASE("A draw refuses its numbers when the body calls it", "[step]") {
+  using Draw = std::function<void(const Tensor& drawn, int step)>;
+  const Draw draws[] = {
+      [](const Tensor&, int step) { (void)torch::randint(5, step % 7 == 5 ? 5 : 6 + step, {8}); },
+      [](const Tensor& drawn, int step) { drawn.random_(step % 7 == 5 ? 10 : 0, 10); },
+      [](const Tensor& drawn, int step) {
+        (void)torch::empty({8}, torch::kInt8).random_(step % 7 == 5 ? 1000 : 1 + step);
+        drawn.random_(9);
+      },
+      [](const Tensor& drawn, int step) {
+        (void)drawn.to(torch::kFloat).uniform_(step % 7 == 5 ? 2. : 0.01 * step, 1.);
+      },
+      [](const Tensor& drawn, int step) {
+        (void)drawn.to(torch::kFloat).normal_(0, step % 7 == 5 ? -1. : 1. + step);
+      },
+      [](const Tensor& drawn, int step) {
+        (void)torch::dropout(drawn.to(torch::kFloat), step % 7 == 5 ? 2. : 0.01 * step, true);
+      },
+  };
+  constexpr int kRuns = 14;
+  for (const Draw& draw : draws) {
+    CAPTURE(&draw - draws);
+    const auto make = [&] {
+      Subject subject = make_mlp();
+      subject.body = [=, inner = subject.body](int step) {
+        Tensor drawn = torch::zeros({8}, torch::kLong);
+        try {
+          draw(drawn, step);
+        } catch (const c10::Error&) {
+          drawn = drawn - 1;
+        }
+        return inner(step) + drawn.sum();
+      };
+      return subject;
+    };
+    const Outcome plain = train(make, false, kRuns), scheduled = train(make, true, kRuns);
+    CAPTURE(scheduled.stats.last_divergence);
+    REQUIRE(scheduled.stats.scheduled >= kRuns / 2);
+    REQUIRE(same(plain, scheduled));
+  }
+}
+
 TEST_CASE("What the body fills itself is taken as it comes", "[step]") {
   const auto make = [] {
     nn::Linear net(3, 3);

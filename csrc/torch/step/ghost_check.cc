@@ -96,7 +96,14 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
       return fits && tensors == argument.tensors;
     }
     if (argument.any || same_value(value, argument.value)) return true;
-    const bool is_number = argument.scalar && value.tagKind() == argument.value.tagKind();
+    const bool is_number =
+        argument.scalar && value.tagKind() == argument.value.tagKind() &&
+        (!value.isList() || value.toListRef().size() == argument.value.toListRef().size());
+    // mutant: step-refused-number
+    if (is_number && expected.random && may_refuse_numbers(op, arguments)) {
+      *what = "a number that it may refuse";
+      return false;
+    }
     // mutant: step-own-generator
     if (is_number || may_stand_for(value, argument.value)) {
       // mutant: step-number

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -54,6 +56,40 @@ bool is_free_integer(std::string_view name, std::string_view argument) {
   if (name != "aten::randint" && name != "aten::randint_like" && name != "aten::random_")
     return false;
   return argument == "low" || argument == "high" || argument == "from" || argument == "to";
+}
+
+// The integers that every number of this type up to its largest one is: `least` and `most`.
+struct Integers {
+  std::int64_t least = 0, most = 0;
+};
+Integers integers_of(at::ScalarType type) {
+  constexpr auto up_to = [](int bits) {
+    return Integers{-(std::int64_t{1} << bits), std::int64_t{1} << bits};
+  };
+  switch (type) {
+    case at::kLong:
+      return {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
+    case at::kInt:
+      return {std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+    case at::kShort:
+      return {std::numeric_limits<std::int16_t>::min(), std::numeric_limits<std::int16_t>::max()};
+    case at::kChar:
+      return {-128, 127};
+    case at::kByte:
+      return {0, 255};
+    case at::kBool:
+      return {0, 1};
+    case at::kDouble:
+      return up_to(53);
+    case at::kFloat:
+      return up_to(24);
+    case at::kHalf:
+      return up_to(11);
+    case at::kBFloat16:
+      return up_to(8);
+    default:
+      return {};
+  }
 }
 
 // Draws that move their generator on as shapes and numbers say, whatever
@@ -318,6 +354,39 @@ void declare_pure(std::string_view name) {
   PureOperators& pure = pure_operators();
   const std::lock_guard lock(pure.mutex);
   if (pure.names.emplace(name).second) pure.declared.fetch_add(1, std::memory_order_release);
+}
+
+bool may_refuse_numbers(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
+  const std::string& name = op.schema().name();
+  std::int64_t low = 0, high = 1;
+  double from = 0, to = 1;
+  at::ScalarType type = at::kLong;
+  for (std::size_t n = 0; n < arguments.size(); ++n) {
+    const std::string& argument = op.schema().arguments()[n].name();
+    const c10::IValue& value = arguments[n];
+    const bool integer = value.isInt(), real = value.isDouble();
+    if (value.isTensor() && argument != "generator") type = value.toTensor().scalar_type();
+    if (integer && argument == "dtype") type = static_cast<at::ScalarType>(value.toInt());
+    if (integer && (argument == "low" || argument == "from")) low = value.toInt();
+    if (integer && (argument == "high" || argument == "to")) high = value.toInt();
+    if (!real) continue;
+    const double number = value.toDouble();
+    if (argument == "from") from = number;
+    if (argument == "to") to = number;
+    const bool positive = argument == "std" || argument == "lambd" || argument == "sigma";
+    if (positive && !(number > 0 && std::isfinite(number))) return true;
+    if ((argument == "p" || argument == "dropout_p") && !(number >= 0 && number <= 1)) return true;
+    if (name == "aten::geometric_" && argument == "p" && !(number > 0 && number < 1)) return true;
+  }
+  const Integers of_type = integers_of(type);
+  if (name == "aten::uniform_") {
+    // The least of the largest numbers that a type may have here.
+    constexpr double kMost = 65504;
+    return !(from <= to && from >= -kMost && to <= kMost);
+  }
+  if (name != "aten::random_" && name != "aten::randint" && name != "aten::randint_like")
+    return false;
+  return low >= high || low < of_type.least || high - 1 > of_type.most;
 }
 
 std::string why_refused(const c10::OperatorHandle& op) { return facts_of(op).refusal; }

@@ -92,6 +92,11 @@ bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const 
 // hold decides about the shape of its result.
 [[nodiscard]] bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
+// Whether a draw may refuse its numbers: an empty range, one that the type has not got, a
+// probability that is none, a width that is not positive. Exact for what libtorch accepts most
+// often; true where in doubt.
+[[nodiscard]] bool may_refuse_numbers(const c10::OperatorHandle& op,
+                                      c10::ArrayRef<c10::IValue> arguments);
 // Whether what the call's arguments hold may make it fail. `on_host`: one is on the CPU.
 [[nodiscard]] bool may_fail(const Call& call, bool on_host);
 // What is found out about an operator when a schedule runs it: that its shapes depend on data, or
