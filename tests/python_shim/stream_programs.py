@@ -771,6 +771,6 @@ for step in range(16):
         time.sleep(1)  # the loop has waited for plans as long as it may
 if loop is not None:
     stats = loop.stats()
-    os.write(2, (json.dumps({name: getattr(stats, name) for name in ("scheduled", "recomputed", "last_refusal")}) + "\\n").encode())
+    os.write(2, (json.dumps({name: getattr(stats, name) for name in ("scheduled", "recomputed", "offloaded_bytes", "last_refusal")}) + "\\n").encode())
 dist.destroy_process_group()
 """

@@ -64,7 +64,14 @@ class Streams(ProgramCase):
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
         devices = ("--devices", "2")
         _, _, eager = self.go("eager", sys.executable, *launcher, tag="eager", standin=devices)
-        for options in (("--budget", "100%"), ("--budget", "80%"), ("--fit",)):
+        # Copies of optimizer state meet the first budget that is below the whole; a time budget plans none.
+        changes = {
+            ("--budget", "100%"): (False, False),
+            ("--budget", "80%"): (False, True),
+            ("--time-budget", "0.3"): (True, False),
+            ("--fit",): (False, False),
+        }
+        for options, (recomputes, copies) in changes.items():
             tag = "".join(options).strip("-").replace("%", "")
             _, stats, found = self.go(
                 tag,
@@ -82,11 +89,14 @@ class Streams(ProgramCase):
             )
             with self.subTest(options):
                 self.assertEqual([one["scheduled"] >= 8 for one in stats], [True, True], stats)
-                self.assertEqual([one["recomputed"] > 0 for one in stats], 2 * ["80%" in options], stats)
+                self.assertEqual([one["recomputed"] > 0 for one in stats], 2 * [recomputes], stats)
+                self.assertEqual([one["offloaded_bytes"] > 0 for one in stats], 2 * [copies], stats)
                 for theirs in found:
                     # While steps are not known, calls over lists run in parts.
                     for step in [one for one in eager[0] if one.startswith("step")][3:]:
-                        different = stream_order.difference(eager[0][step], theirs[step], exactly="80%" not in options)
+                        different = stream_order.difference(
+                            eager[0][step], theirs[step], exactly=not (recomputes or copies)
+                        )
                         self.assertEqual(different, "", step)
 
 
