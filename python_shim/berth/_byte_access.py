@@ -256,9 +256,11 @@ def _watch_exports() -> None:
     _exported.extend(getattr(torch._C, name) for name in _EXPORTS if hasattr(torch._C, name))
     for function in tuple(_exported):
         tells = _exports(function)
-        for names in gc.get_referrers(function):
-            if isinstance(names, dict) and "__spec__" in names:
-                names.update({name: tells for name, one in names.items() if one is function})
+        # Not gc.get_referrers(): gc.freeze() hides the modules from it.
+        for module in tuple(sys.modules.values()):
+            names = getattr(module, "__dict__", None)
+            if isinstance(names, dict):
+                names.update({name: tells for name, one in tuple(names.items()) if one is function})
 
 
 def _pass_the_tap() -> None:

@@ -118,12 +118,19 @@ def _loads(exec_module: _Function) -> _Function:
     return call
 
 
+def all_objects() -> list[Any]:
+    """Of Python, as far as gc knows them. Objects that gc.freeze() hides are no longer frozen then."""
+    if gc.get_freeze_count() > 0:
+        gc.unfreeze()
+    return gc.get_objects()
+
+
 def watch_extensions(watching: Callable[[], bool]) -> None:
     """Modules that are there and those that come. `watching`: whether steps may run now. The first call counts."""
     if _watching:
         return
     _watching.append(watching)
-    for one in gc.get_objects():  # torch's own loader of extensions leaves them out of sys.modules
+    for one in all_objects():  # torch's own loader of extensions leaves them out of sys.modules
         if issubclass(type(one), types.ModuleType) and isinstance(vars(one).get("__loader__"), _loader):
             _wrap(one)
     _loader.exec_module = _loads(_loader.exec_module)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import json
 import os
 import re
@@ -150,8 +149,9 @@ def _bytes(size: Union[int, str], name: str = "memory_budget") -> int:
 def _tell_parameters() -> None:
     """Parameters that are there already may leave in the first step, as those that come later: an operator takes each."""
     import torch
+    from berth._extensions import all_objects
 
-    for one in gc.get_objects():
+    for one in all_objects():
         if type(one) is torch.nn.Parameter and one.layout is torch.strided and one.device.type != "meta":
             torch.ops.berth.read_bytes(one.detach())
 

@@ -73,6 +73,8 @@ def load():
 if late:
     berth.StepProgram()
 extension = load()
+if sys.argv[1] == "frozen":
+    gc.freeze()  # hides the module from gc.get_objects()
 total = extension.total
 
 def trained(use):
@@ -117,6 +119,7 @@ class Extensions(ProgramCase):
         """Whether the extension is there before the first step program or not."""
         self.check("late")
         self.check("early")
+        self.check("frozen")
 
 
 if __name__ == "__main__":
