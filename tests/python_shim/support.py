@@ -1,5 +1,6 @@
 """What the tests of the package share: programs of their own process, on the stand-in."""
 
+import functools
 import os
 import pathlib
 import signal
@@ -8,6 +9,8 @@ import sys
 import tempfile
 import textwrap
 import unittest
+
+from forks import READ_AT_START, Forks
 
 STANDIN = os.environ["TEST_STANDIN"]
 # For programs: what they all import, and a function that waits until a step is learned.
@@ -36,13 +39,17 @@ def run(
     command, *, folder=None, standin=("--copy-limit", "1048576"), timeout=300, stdin=subprocess.DEVNULL, **variables
 ):
     """A command on the stand-in; a variable that is None is not there."""
+    command = [str(word) for word in command]
     environment = {
         name: value
         for name, value in {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **variables}.items()
         if value is not None
     }
+    start = (STANDIN, *standin, "--")
+    if command[0] == sys.executable and command[1].endswith(".py") and not any(map(read_at_start, variables)):
+        return forks_of(start).run(command[1:], folder=folder, timeout=timeout, stdin=stdin, environment=environment)
     return subprocess.run(
-        [STANDIN, *standin, "--", *map(str, command)],
+        [*start, *command],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -51,6 +58,14 @@ def run(
         stdin=stdin,
         preexec_fn=heed_interrupts,
     )
+
+
+def read_at_start(name):
+    return name.startswith(READ_AT_START)
+
+
+# One for each way to start a Python that the tests of a process have.
+forks_of = functools.cache(Forks)
 
 
 def heed_interrupts():
