@@ -394,13 +394,14 @@ class Misuse(ProgramCase):
 
     def test_another_torch_is_refused_with_both_versions(self):
         self.write("torch/__init__.py", "__version__ = '2.4.1+cpu'\n")
-        out = self.python("""
+        program = """
             import berth
             try:
                 berth.install("cpu")
             except berth.UsageError as error:
                 print(error)
-        """)
+        """
+        out = self.python(program, fork=False)
         self.assertRegex(out, r"berth was built for torch 2\.\d+\.\d+, torch 2\.4\.1\+cpu is imported: build it again")
 
 

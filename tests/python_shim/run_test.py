@@ -133,7 +133,7 @@ class Programs(RunCase):
         """,
         )
         for word in ("exit", "raise", str(int(signal.SIGTERM)), str(int(signal.SIGKILL)), str(int(signal.SIGINT))):
-            native = run([sys.executable, "program.py", word], folder=self.folder)
+            native = run([sys.executable, "program.py", word], folder=self.folder, fork=False)
             under = run([sys.executable, "-m", "berth", "run", "program.py", word], folder=self.folder)
             self.assertEqual(
                 (under.returncode, under.stdout, under.stderr), (native.returncode, native.stdout, native.stderr), word

@@ -36,9 +36,16 @@ def hits_of(step, tries=2000, device=None):
 
 
 def run(
-    command, *, folder=None, standin=("--copy-limit", "1048576"), timeout=300, stdin=subprocess.DEVNULL, **variables
+    command,
+    *,
+    folder=None,
+    standin=("--copy-limit", "1048576"),
+    timeout=300,
+    stdin=subprocess.DEVNULL,
+    fork=True,
+    **variables,
 ):
-    """A command on the stand-in; a variable that is None is not there."""
+    """A command on the stand-in; a variable that is None is not there. Programs in Python find torch imported, but without `fork`."""
     command = [str(word) for word in command]
     environment = {
         name: value
@@ -46,7 +53,7 @@ def run(
         if value is not None
     }
     start = (STANDIN, *standin, "--")
-    if command[0] == sys.executable and command[1].endswith(".py") and not any(map(read_at_start, variables)):
+    if fork and command[0] == sys.executable and command[1].endswith(".py") and not any(map(read_at_start, variables)):
         return forks_of(start).run(command[1:], folder=folder, timeout=timeout, stdin=stdin, environment=environment)
     return subprocess.run(
         [*start, *command],
