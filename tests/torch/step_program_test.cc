@@ -226,6 +226,9 @@ TEST_CASE("A draw refuses its numbers when the body calls it", "[step]") {
       [](const Tensor& drawn, int step) {
         (void)torch::dropout(drawn.to(torch::kFloat), step % 7 == 5 ? 2. : 0.01 * step, true);
       },
+      [](const Tensor& drawn, int step) {
+        (void)torch::rrelu(drawn.to(torch::kFloat) - 1, 0.1, step % 7 == 5 ? 0. : 1 + step, true);
+      },
   };
   constexpr int kRuns = 14;
   for (const Draw& draw : draws) {

@@ -58,7 +58,7 @@ bool is_free_integer(std::string_view name, std::string_view argument) {
   return argument == "low" || argument == "high" || argument == "from" || argument == "to";
 }
 
-// The integers that every number of this type up to its largest one is: `least` and `most`.
+// The range in which a type holds each integer exactly.
 struct Integers {
   std::int64_t least = 0, most = 0;
 };
@@ -92,8 +92,7 @@ Integers integers_of(at::ScalarType type) {
   }
 }
 
-// Draws that move their generator on as shapes and numbers say, whatever
-// tensors hold.
+// Draws that move their generator on as shapes and numbers say, whatever tensors hold.
 constexpr std::array<std::string_view, 22> kDrawsByShape = {
     "aten::_scaled_dot_product_cudnn_attention",
     "aten::_scaled_dot_product_efficient_attention",
@@ -358,35 +357,39 @@ void declare_pure(std::string_view name) {
 
 bool may_refuse_numbers(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   const std::string& name = op.schema().name();
+  const bool integers =
+      name == "aten::random_" || name == "aten::randint" || name == "aten::randint_like";
   std::int64_t low = 0, high = 1;
   double from = 0, to = 1;
   at::ScalarType type = at::kLong;
   for (std::size_t n = 0; n < arguments.size(); ++n) {
     const std::string& argument = op.schema().arguments()[n].name();
     const c10::IValue& value = arguments[n];
-    const bool integer = value.isInt(), real = value.isDouble();
-    if (value.isTensor() && argument != "generator") type = value.toTensor().scalar_type();
-    if (integer && argument == "dtype") type = static_cast<at::ScalarType>(value.toInt());
-    if (integer && (argument == "low" || argument == "from")) low = value.toInt();
-    if (integer && (argument == "high" || argument == "to")) high = value.toInt();
-    if (!real) continue;
-    const double number = value.toDouble();
-    if (argument == "from") from = number;
-    if (argument == "to") to = number;
+    const bool is_low = argument == "low" || argument == "from" || argument == "lower";
+    const bool is_high = argument == "high" || argument == "to" || argument == "upper";
+    if (value.isTensor()) type = value.toTensor().scalar_type();
+    if (!value.isInt() && !value.isDouble()) continue;
+    if (argument == "dtype") type = static_cast<at::ScalarType>(value.toInt());
+    if (integers) {
+      if (is_low) low = value.toInt();
+      if (is_high) high = value.toInt();
+      continue;
+    }
+    const double number = value.toScalar().toDouble();
+    if (is_low) from = number;
+    if (is_high) to = number;
     const bool positive = argument == "std" || argument == "lambd" || argument == "sigma";
     if (positive && !(number > 0 && std::isfinite(number))) return true;
     if ((argument == "p" || argument == "dropout_p") && !(number >= 0 && number <= 1)) return true;
     if (name == "aten::geometric_" && argument == "p" && !(number > 0 && number < 1)) return true;
   }
-  const Integers of_type = integers_of(type);
-  if (name == "aten::uniform_") {
-    // The least of the largest numbers that a type may have here.
-    constexpr double kMost = 65504;
-    return !(from <= to && from >= -kMost && to <= kMost);
+  if (integers) {
+    const Integers of_type = integers_of(type);
+    return low >= high || low < of_type.least || high - 1 > of_type.most;
   }
-  if (name != "aten::random_" && name != "aten::randint" && name != "aten::randint_like")
-    return false;
-  return low >= high || low < of_type.least || high - 1 > of_type.most;
+  // The largest number of the type that holds the fewest.
+  constexpr double kMost = 65504;
+  return !(from <= to && from >= -kMost && to <= kMost);
 }
 
 std::string why_refused(const c10::OperatorHandle& op) { return facts_of(op).refusal; }

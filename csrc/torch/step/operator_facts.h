@@ -92,9 +92,8 @@ bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const 
 // hold decides about the shape of its result.
 [[nodiscard]] bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
-// Whether a draw may refuse its numbers: an empty range, one that the type has not got, a
-// probability that is none, a width that is not positive. Exact for what libtorch accepts most
-// often; true where in doubt.
+// Whether a draw may refuse its numbers: an empty range, a range that the type does not hold, a
+// probability outside of 0 to 1, a width that is not positive. Never false where it refuses them.
 [[nodiscard]] bool may_refuse_numbers(const c10::OperatorHandle& op,
                                       c10::ArrayRef<c10::IValue> arguments);
 // Whether what the call's arguments hold may make it fail. `on_host`: one is on the CPU.
