@@ -3,7 +3,7 @@
 
 First build/release with everything but tests that take long, then build/asan (address and undefined behaviour) with what serves
 memory. With --all also the long ones, build/asan with all that needs no libtorch, and build/tsan (threads) with what of it is used by
-several threads. With folders of tests, such as `tests/run pool`, build/release alone, and in it what these folders need. What cannot be
+several threads. With --long build/release and its long tests alone; bench/results/long_tests.md keeps what they gave. With folders of tests, such as `tests/run pool`, build/release alone, and in it what these folders need. What cannot be
 built or counts no test is one failed test, named in the output.
 """
 
@@ -31,10 +31,11 @@ def folders():
 
 
 class Runner:
-    def __init__(self, jobs, everything, folders=()):
-        self.jobs, self.everything, self.folders = jobs, everything, folders
+    def __init__(self, jobs, everything, only_long=False, folders=()):
+        self.jobs, self.everything, self.only_long, self.folders = jobs, everything, only_long, folders
         self.start = time.monotonic()
         self.passed, self.failures, self.skipped = 0, [], 0
+        self.cases = []  # name, outcome and seconds of each test
 
     def say(self, text):
         seconds = int(time.monotonic() - self.start)
@@ -154,10 +155,10 @@ class Runner:
                 "--output-junit",
                 str(report),
             ]
-            + ([] if self.everything else ["-LE", "long"])
+            + (["-L", "^long$"] if self.only_long else [] if self.everything else ["-LE", "^long$"])
             + (["-L", f"^({'|'.join(self.folders)})$"] if self.folders else [])
         )
-        environment = dict(os.environ, BERTH_TEST_THOROUGH="1") if self.everything else None
+        environment = dict(os.environ, BERTH_TEST_THOROUGH="1") if self.everything or self.only_long else None
         process = subprocess.Popen(
             arguments,
             cwd=ROOT,
@@ -188,6 +189,7 @@ class Runner:
         counted = 0
         for case in xml.parse(report).getroot().iter("testcase"):
             counted += 1
+            self.cases.append((case.get("name"), case.get("status"), float(case.get("time") or 0)))
             if case.get("status") == "run":
                 self.passed += 1
             elif (
@@ -203,6 +205,24 @@ class Runner:
                 self.fail(f"{name}: {case.get('name')}", case.get("status"))
         return counted
 
+    def keep(self, page):
+        """Writes a page with the outcome and the time of each test that ran."""
+        git = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+        lines = [
+            "# tests/run --long",
+            "",
+            f"Commit {git.stdout.strip() or 'unknown'}, {time.strftime('%Y-%m-%d')}, {self.jobs} tests at a time on {os.cpu_count()} cores.",
+            "",
+            "| test | outcome | s |",
+            "| --- | --- | ---: |",
+        ]
+        lines += [
+            f"| {name} | {'passed' if status == 'run' else status} | {seconds:.0f} |"
+            for name, status, seconds in sorted(self.cases)
+        ]
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("\n".join(lines) + "\n")
+
 
 def main():
     parser = argparse.ArgumentParser(
@@ -211,16 +231,19 @@ def main():
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help="of tests, such as pool; default: all")
     parser.add_argument("--quick", action="store_true", help="without the sanitizer builds")
     parser.add_argument("--all", action="store_true", help="also what takes long: two hours more on two cores")
+    parser.add_argument("--long", action="store_true", help="what takes long alone; the result is kept")
     parser.add_argument("--no-setup", action="store_true", help="take the machine as it is")
     parser.add_argument("-j", "--jobs", type=int, default=min(os.cpu_count() or 2, 8), help="default: %(default)s")
     arguments = parser.parse_args()
     for name in arguments.folders:
         if name not in folders():
             parser.error(f"no folder of tests '{name}', there are: {', '.join(folders())}")
-    runner = Runner(arguments.jobs, arguments.all, arguments.folders)
+    if arguments.long and (arguments.all or arguments.folders):
+        parser.error("--long is a run of its own: neither --all nor folders go with it")
+    runner = Runner(arguments.jobs, arguments.all, arguments.long, arguments.folders)
     for name in (
         ["release"]
-        if arguments.quick or arguments.folders
+        if arguments.quick or arguments.long or arguments.folders
         else CONFIGURATIONS
         if arguments.all
         else ["release", "asan"]
@@ -228,6 +251,8 @@ def main():
         folder = runner.build(name)
         if folder is not None:
             runner.test(name, folder)
+    if arguments.long:
+        runner.keep(ROOT / "bench/results/long_tests.md")
     runner.say("done")
     for name in runner.failures:
         print(f"FAILED {name}")

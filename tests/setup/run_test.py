@@ -66,6 +66,17 @@ class Run(unittest.TestCase):
         self.assertNotIn("-L ", " ".join(calls).replace("-LE ", ""))
         self.assertFalse([call for call in calls if "berth_tests" in call])
 
+    def test_what_takes_long_is_run_alone_and_kept(self):
+        done, calls = self.run_tests("--long")
+        self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 0 failed")
+        self.assertIn("-L ^long$", calls[-1])
+        self.assertNotIn("asan", " ".join(calls))
+        page = (self.folder / "bench/results/long_tests.md").read_text()
+        self.assertIn("| pool: one | passed | 0 |", page)
+        done, calls = self.run_tests("--long", "pool")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--long is a run of its own", done.stderr)
+
     def test_an_unknown_folder_is_wrong_usage_that_names_the_others(self):
         done, calls = self.run_tests("pools")
         self.assertEqual((done.returncode, calls), (2, []))
