@@ -174,32 +174,6 @@ print(torch.cuda.get_allocator_backend(), sum(one != other for a, b in zip(addre
         self.assertEqual((native[0], learned), ("native", ["berth", "0"]))
 
     @unittest.skipIf(os.environ.get("BERTH_MEMORY") == "plain", "what lives in plain memory cannot leave its addresses")
-    def ranks(self, mode, **variables):
-        self.write("sharded.py", SHARDED)
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 4]
-        result = run(
-            [*launcher, "sharded.py", mode],
-            folder=self.folder,
-            standin=("--devices", "4", "--copy-limit", "65536"),
-            **variables,
-        )
-        self.assertEqual(result.returncode, 0, result.stderr[-3000:])
-        found = sorted((json.loads(line) for line in result.stdout.splitlines()), key=lambda one: one["rank"])
-        self.assertEqual([one["rank"] for one in found], [0, 1, 2, 3])
-        return found
-
-    def test_equal_ranks_hold_the_same_and_what_lives(self):
-        """Streams of collectives go at their own pace on each rank."""
-        learning = self.ranks("learn")
-        natively = self.ranks("native", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
-        held = [one["held"] for one in learning]
-        self.assertLess(max(held), 1.01 * min(held), learning)
-        for ours, theirs in zip(learning, natively):
-            self.assertEqual(ours["live"], theirs["live"])
-            self.assertLessEqual(ours["held"], theirs["held"], (ours, theirs))
-            self.assertLess(ours["held"], 1.02 * ours["live"] + (2 << 20), ours)
-            self.assertGreater(ours["hits"], 0)
-
     def test_everything_leaves_the_gpu_for_a_while_and_comes_back(self):
         program = (
             "import berth\nberth.install('cuda')\n"
@@ -359,6 +333,34 @@ print(berth.stats().device_memory)
             standin=("--devices", "2", "--copy-limit", "1048576"),
         )
         self.assertEqual(out.splitlines(), ["0 0", "InputError True", "InputError True", "SystemFailure True", "0 1 0"])
+
+
+class Ranks(ProgramCase):
+    def ranks(self, mode, **variables):
+        self.write("sharded.py", SHARDED)
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 4]
+        result = run(
+            [*launcher, "sharded.py", mode],
+            folder=self.folder,
+            standin=("--devices", "4", "--copy-limit", "65536"),
+            **variables,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr[-3000:])
+        found = sorted((json.loads(line) for line in result.stdout.splitlines()), key=lambda one: one["rank"])
+        self.assertEqual([one["rank"] for one in found], [0, 1, 2, 3])
+        return found
+
+    def test_equal_ranks_hold_the_same_and_what_lives(self):
+        """Streams of collectives go at their own pace on each rank."""
+        learning = self.ranks("learn")
+        natively = self.ranks("native", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        held = [one["held"] for one in learning]
+        self.assertLess(max(held), 1.01 * min(held), learning)
+        for ours, theirs in zip(learning, natively):
+            self.assertEqual(ours["live"], theirs["live"])
+            self.assertLessEqual(ours["held"], theirs["held"], (ours, theirs))
+            self.assertLess(ours["held"], 1.02 * ours["live"] + (2 << 20), ours)
+            self.assertGreater(ours["hits"], 0)
 
 
 if __name__ == "__main__":
