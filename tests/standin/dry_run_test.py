@@ -85,7 +85,7 @@ def text_of(program):
     return [PYTHON, "-B", "-c", program]
 
 
-class DryRun(unittest.TestCase):
+class DryRunCase(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -106,6 +106,8 @@ class DryRun(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return json.loads(done.stdout)
 
+
+class DryRun(DryRunCase):
     def test_what_a_program_needs_has_stable_names(self):
         found = self.json_of(program=text_of(TRAINS))
         self.assertEqual(
@@ -172,54 +174,6 @@ class DryRun(unittest.TestCase):
         ):
             self.assertIn(words, done.stdout)
 
-    def test_a_step_that_does_not_fit_gets_a_schedule_that_a_run_follows(self):
-        script, total = pathlib.Path(self.folder.name) / "deep.py", 300 * MIB + 320 * MIB
-        script.write_text(DEEP)
-        schedule = pathlib.Path(self.folder.name) / "deep.schedule"
-        dry = [PYTHON, "-B", str(script)]
-        found = self.json_of("--gpu", "L4", "--total", str(total), "--schedule", str(schedule), program=dry, code=1)
-        (step,) = found["scheduled"]
-        self.assertTrue(step["fits"], step)
-        self.assertEqual(step["budget_bytes"], int(0.95 * 300 * MIB))
-        self.assertLessEqual(step["peak_bytes"], step["budget_bytes"])
-        self.assertGreater(step["base_peak_bytes"], step["budget_bytes"])
-        self.assertGreaterEqual(step["time_ns"], step["base_time_ns"])
-        self.assertGreater(step["recomputed"] + step["offloaded_bytes"], 0)
-        self.assertLessEqual(step["bound_bytes"], step["least_bytes"])
-        self.assertLessEqual(step["least_bytes"], step["peak_bytes"])
-        self.assertEqual((step["times"], step["spilled_bytes"]), ("roofline", 0))
-        # At least the products take their time: forward, and twice as much backward but for the first layer's input.
-        products = 2 * 4096 * 1024 * 1024 * (8 + 8 + 7)
-        self.assertGreater(step["base_time_ns"], 1e9 * products / 30.3e12)
-        self.assertIn(f"BERTH_SCHEDULE={schedule}", step["command"])
-        self.assertIn(f"-m berth run --fit {script}", step["command"])
-        # The run has what the GPU leaves beside its context. It follows the schedule, and plans nothing else.
-        ran = self.fit(script, total - 320 * MIB, schedule)
-        self.assertEqual((ran["schedule_not_taken"], ran["made"], ran["recovered"]), ("", 1, 0))
-        self.assertGreaterEqual(ran["scheduled"], 4)
-        self.assertEqual((ran["offloaded_bytes"], ran["recomputed"]), (step["offloaded_bytes"], step["recomputed"]))
-        self.assertLessEqual(ran["predicted_peak"], step["budget_bytes"])
-        self.assertLessEqual(ran["held"], 300 * MIB)
-
-    def fit(self, script, memory, schedule):
-        """What a program says that `berth run --fit` runs on the stand-in."""
-        folder = os.path.dirname(BERTH)
-        done = subprocess.run(
-            [os.path.join(folder, "standin", "berth-standin"), "--gpu", "L4", "--memory", str(memory)]
-            + ["--pace", "eager", "--copy-limit", str(MIB), "--values", "zeros", "--", PYTHON, "-B", "-m", "berth"]
-            + ["run", "--device", "cuda", "--fit", str(script), "--told"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.path.join(folder, "python"),
-                "BERTH_SCHEDULE": str(schedule),
-            },
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout.splitlines()[-1])
-
     def test_what_a_schedule_costs_is_said_in_words(self):
         script = pathlib.Path(self.folder.name) / "deep.py"
         script.write_text(DEEP)
@@ -262,18 +216,6 @@ class DryRun(unittest.TestCase):
         found = self.json_of("--total", "640MiB", program=[CUDA_PROGRAM, "4", "4096"], code=1)
         self.assertNotIn("scheduled", found)
         self.assertIn("is not Python", found["why_not_scheduled"])
-
-    def test_step_programs_take_larger_batches_the_more_time_they_have(self):
-        script = pathlib.Path(self.folder.name) / "deep.py"
-        script.write_text(DEEP)
-        dry = [PYTHON, "-B", str(script), "--steps", "4", "--batch-size", "2048"]
-        fit = ["--fit", "batch=--batch-size", "--fit-runs", "6", "--time-limit", "0.3"]
-        found = self.json_of("--gpu", "L4", "--total", f"{400 + 320}MiB", *fit, program=dry)
-        rows = found["fit"]["scheduled"]
-        self.assertEqual([row["more_time"] for row in rows], [0.1, 0.2, 0.5])
-        largest = [found["fit"]["largest"]["planned"]["largest"], *(row["largest"] for row in rows)]
-        self.assertEqual(largest, sorted(largest))
-        self.assertGreater(largest[-1], largest[0])
 
     def test_what_pytorch_finishes_after_retries_fits(self):
         # Batches of growing length: each has a segment of its own, and PyTorch's allocator gives its cache back.
@@ -512,6 +454,68 @@ finally:
         self.assertEqual(
             sorted(path.name for path in self.trace.parent.glob("*trace*")), ["x-0-0.trace", "x-1-0.trace"]
         )
+
+
+class DryRunOfStepPrograms(DryRunCase):
+    def test_a_step_that_does_not_fit_gets_a_schedule_that_a_run_follows(self):
+        script, total = pathlib.Path(self.folder.name) / "deep.py", 300 * MIB + 320 * MIB
+        script.write_text(DEEP)
+        schedule = pathlib.Path(self.folder.name) / "deep.schedule"
+        dry = [PYTHON, "-B", str(script)]
+        found = self.json_of("--gpu", "L4", "--total", str(total), "--schedule", str(schedule), program=dry, code=1)
+        (step,) = found["scheduled"]
+        self.assertTrue(step["fits"], step)
+        self.assertEqual(step["budget_bytes"], int(0.95 * 300 * MIB))
+        self.assertLessEqual(step["peak_bytes"], step["budget_bytes"])
+        self.assertGreater(step["base_peak_bytes"], step["budget_bytes"])
+        self.assertGreaterEqual(step["time_ns"], step["base_time_ns"])
+        self.assertGreater(step["recomputed"] + step["offloaded_bytes"], 0)
+        self.assertLessEqual(step["bound_bytes"], step["least_bytes"])
+        self.assertLessEqual(step["least_bytes"], step["peak_bytes"])
+        self.assertEqual((step["times"], step["spilled_bytes"]), ("roofline", 0))
+        # At least the products take their time: forward, and twice as much backward but for the first layer's input.
+        products = 2 * 4096 * 1024 * 1024 * (8 + 8 + 7)
+        self.assertGreater(step["base_time_ns"], 1e9 * products / 30.3e12)
+        self.assertIn(f"BERTH_SCHEDULE={schedule}", step["command"])
+        self.assertIn(f"-m berth run --fit {script}", step["command"])
+        # The run has what the GPU leaves beside its context. It follows the schedule, and plans nothing else.
+        ran = self.fit(script, total - 320 * MIB, schedule)
+        self.assertEqual((ran["schedule_not_taken"], ran["made"], ran["recovered"]), ("", 1, 0))
+        self.assertGreaterEqual(ran["scheduled"], 4)
+        self.assertEqual((ran["offloaded_bytes"], ran["recomputed"]), (step["offloaded_bytes"], step["recomputed"]))
+        self.assertLessEqual(ran["predicted_peak"], step["budget_bytes"])
+        self.assertLessEqual(ran["held"], 300 * MIB)
+
+    def fit(self, script, memory, schedule):
+        """What a program says that `berth run --fit` runs on the stand-in."""
+        folder = os.path.dirname(BERTH)
+        done = subprocess.run(
+            [os.path.join(folder, "standin", "berth-standin"), "--gpu", "L4", "--memory", str(memory)]
+            + ["--pace", "eager", "--copy-limit", str(MIB), "--values", "zeros", "--", PYTHON, "-B", "-m", "berth"]
+            + ["run", "--device", "cuda", "--fit", str(script), "--told"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.path.join(folder, "python"),
+                "BERTH_SCHEDULE": str(schedule),
+            },
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def test_step_programs_take_larger_batches_the_more_time_they_have(self):
+        script = pathlib.Path(self.folder.name) / "deep.py"
+        script.write_text(DEEP)
+        dry = [PYTHON, "-B", str(script), "--steps", "4", "--batch-size", "2048"]
+        fit = ["--fit", "batch=--batch-size", "--fit-runs", "6", "--time-limit", "0.3"]
+        found = self.json_of("--gpu", "L4", "--total", f"{400 + 320}MiB", *fit, program=dry)
+        rows = found["fit"]["scheduled"]
+        self.assertEqual([row["more_time"] for row in rows], [0.1, 0.2, 0.5])
+        largest = [found["fit"]["largest"]["planned"]["largest"], *(row["largest"] for row in rows)]
+        self.assertEqual(largest, sorted(largest))
+        self.assertGreater(largest[-1], largest[0])
 
 
 if __name__ == "__main__":
