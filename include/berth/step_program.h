@@ -33,10 +33,11 @@ struct StepProgramOptions {
   // host is memory like any other.
   std::uint64_t copy_rate = 0;
   // Bytes on the host that tensors may take which leave the device where a request finds no room
-  // (spills). With it a step larger than the device runs: it needs room for what its largest
-  // operator takes and makes. With copy_rate the schedule itself keeps parameters and state of the
-  // optimizer there between their uses, where the budget asks for it. 0: such a step ends in out of
-  // memory. See csrc/torch/step/README.md, "Spills".
+  // (spills), and what schedules copy there. No schedule with more there is taken. With it a step
+  // larger than the device runs: it needs room for what its largest operator takes and makes. With
+  // copy_rate the schedule itself keeps parameters and state of the optimizer there between their
+  // uses, where the budget asks for it. 0: such a step ends in out of memory. See
+  // csrc/torch/step/README.md, "Spills".
   std::uint64_t host_memory = 0;
   // A file of `berth schedule`. A step that it is for runs by it, without a search. Its graph comes
   // from save_graph(), or from a trace with operators in which a step program had this step. Empty:

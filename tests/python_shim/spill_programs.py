@@ -94,7 +94,7 @@ for step in range(int(os.environ.get("STEPS", 10))):
 stats = program.stats()
 there = berth.stats(device).live if limit else 0  # between steps
 said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]), spilled=spilled, there=there,
-     offloaded=stats.offloaded_bytes, predicted=stats.predicted_peak, recorded=stats.recorded_peak, scheduled=stats.scheduled, refined=stats.refined, not_met=stats.budget_not_met)
+     offloaded=stats.offloaded_bytes, host_peak=stats.host_peak, predicted=stats.predicted_peak, recorded=stats.recorded_peak, scheduled=stats.scheduled, refined=stats.refined, not_met=stats.budget_not_met)
 """
 )
 

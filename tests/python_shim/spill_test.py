@@ -93,6 +93,15 @@ class Spills(ProgramCase):
         self.assertLess(least["predicted"], 0.9 * on_device["predicted"])
         self.assertGreaterEqual(least["scheduled"], 6)
 
+    def test_a_schedule_has_no_more_on_the_host_than_is_allowed(self):
+        wide = self.answer(PLANNED, "cpu", 0, 1 << 30, "elements", BUDGET="6MiB")
+        self.assertGreater(wide["host_peak"], 1 << 20)
+        narrow = self.answer(PLANNED, "cpu", 0, 1, "elements", BUDGET="6MiB")
+        for name in ("losses", "state", "generator"):
+            self.assertEqual(wide[name], narrow[name], name)
+        self.assertEqual((narrow["host_peak"], narrow["offloaded"]), (0, 0))
+        self.assertGreaterEqual(narrow["scheduled"], 6)
+
     def test_planned_on_cuda(self):
         """The step takes 108 MiB, of which its state is 63, beside 64 MiB of libraries' workspaces."""
         for variant in ("elements", "lists"):

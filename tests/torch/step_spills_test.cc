@@ -2,6 +2,7 @@
 // are free: where what an operator takes comes to lie, and what operators find that use tensors
 // beside their arguments.
 #include "csrc/torch/shared/room.h"
+#include "csrc/torch/step/spill_memory.h"
 #include "csrc/torch/step/spills.h"
 #include "tests/catch.h"
 
@@ -95,6 +96,19 @@ void Range::give_back(void* block) {
 Tensor filled(std::int64_t kib, float value) { return torch::full({kib * 256}, value); }
 bool is_away(const Tensor& tensor) {
   return berth::torch::step::Spills::away(*tensor.storage().unsafeGetStorageImpl());
+}
+
+TEST_CASE("What schedules copy to the host has the room of tensors that leave", "[spills]") {
+  berth::torch::step::SpillMemory memory;
+  memory.allow(100 * kKiB);
+  memory.add_scheduled(60 * kKiB);
+  CHECK(memory.scheduled() == 60 * kKiB);
+  CHECK(memory.has(40 * kKiB));
+  CHECK_FALSE(memory.has(41 * kKiB));
+  memory.leave(40 * kKiB);
+  CHECK_FALSE(memory.has(1));
+  memory.drop_scheduled(60 * kKiB);
+  CHECK(memory.has(60 * kKiB));
 }
 
 TEST_CASE("There is room for what an operator asks for beside what it takes", "[spills]") {

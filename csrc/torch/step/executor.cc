@@ -428,8 +428,10 @@ void Executor::copy_out(const Instruction& instruction) {
     return;
   }
   try {
-    copies_.out(buffer, buffers_[buffer]);
-    buffers_[buffer] = {};
+    if (copies_.out(buffer, buffers_[buffer]))
+      buffers_[buffer] = {};
+    else
+      copies_.skip_out();
   } catch (const std::exception&) {  // no memory on the host, or a device that fails: it stays
     copies_.skip_out();
   }

@@ -58,9 +58,11 @@ HostCopies::~HostCopies() {
   }
 }
 
-void HostCopies::out(BufferNumber buffer, c10::Storage storage) {
+bool HostCopies::out(BufferNumber buffer, c10::Storage storage) {
   const c10::Device device = storage.device();
-  Away away{.bytes = storage.nbytes(), .device = device};
+  std::optional<Spills::HostShare> share = Spills::get().host_share(storage.nbytes());
+  if (!share) return false;
+  Away away{.bytes = storage.nbytes(), .device = device, .share = *std::move(share)};
   wait_for(buffer);
   const Spills::Use there(storage);
   if (device.is_cpu()) {
@@ -80,6 +82,7 @@ void HostCopies::out(BufferNumber buffer, c10::Storage storage) {
     leaving_.push_back(note_leaving({std::move(storage), away.out, current_stream(device)}));
   }
   away_.insert_or_assign(buffer, std::move(away));
+  return true;
 }
 
 void HostCopies::send(BufferNumber buffer, const c10::Storage& storage) {

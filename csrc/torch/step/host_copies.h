@@ -2,6 +2,7 @@
 
 #include "csrc/torch/step/instructions.h"
 #include "csrc/torch/step/leaving_blocks.h"
+#include "csrc/torch/step/spills.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
@@ -34,8 +35,9 @@ class HostCopies {
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
 
-  // Sends the bytes of a storage away, and lets go of it once they are there.
-  void out(BufferNumber buffer, c10::Storage storage);
+  // Sends the bytes of a storage away, and lets go of it once they are there. False, and nothing
+  // is sent, where the host memory that is allowed has no room for them.
+  [[nodiscard]] bool out(BufferNumber buffer, c10::Storage storage);
   // The same of a storage that somebody else has, too, which loses its memory for a while (see
   // spills.h); it stays where it has to.
   void send(BufferNumber buffer, const c10::Storage& storage);
@@ -62,6 +64,7 @@ class HostCopies {
   struct Away {
     std::size_t bytes = 0;
     c10::Device device = c10::kCPU;
+    Spills::HostShare share = {};
     std::unique_ptr<std::byte[]> plain = {};  // of the CPU
     at::Tensor pinned = {};                   // of a device
     std::shared_ptr<c10::Event> out = {};     // of a device

@@ -237,17 +237,19 @@ Planned plan(const Program& program, const SchedulingOptions& options,
     std::optional<graph::Schedule> found;
     if (options.more_time >= 0) {
       schedule::LeastMemory least(
-          graph, planning, options.spills ? may_be_away(program, result.of) : std::vector<bool>());
+          graph, planning,
+          options.spills() ? may_be_away(program, result.of) : std::vector<bool>());
       if (const schedule::StepResult* const within = least.find(static_cast<std::uint64_t>(
               (1 + options.more_time) * static_cast<double>(recorded.ns))))
         found = within->schedule;
     } else if (planning.budget > 0) {
       schedule::StepResult within =
-          options.spills ? schedule::plan_beside_spills(
-                               graph, planning, may_be_away(program, result.of),
-                               options.share > 0 ? std::nullopt
+          options.spills()
+              ? schedule::plan_beside_spills(graph, planning, may_be_away(program, result.of),
+                                             options.share > 0
+                                                 ? std::nullopt
                                                  : std::optional(most_taken_from_outside(program)))
-                         : schedule::plan_within(graph, planning);
+              : schedule::plan_within(graph, planning);
       found = std::move(within.schedule);
       if (found) result.ns_bound = within.ns_bound;
       result.spills = found && within.verdict.peak > planning.budget;
@@ -290,12 +292,22 @@ std::string moves_what_stays(const Program& program, const ProgramGraph& of,
       return fmt::format("it copies storage {} to the host, which has to stay on the device",
                          storage);
     if (of.graph.storages[storage].kind != graph::StorageClass::kResident) continue;
-    if (!options.spills) return "it keeps state on the host between uses, which needs host_memory";
+    if (!options.spills())
+      return "it keeps state on the host between uses, which needs host_memory";
     if (!movable[storage])
       return fmt::format("it copies {} of storage {} to the host, which has to stay here",
                          format_bytes(of.graph.storages[storage].bytes), storage);
   }
   return {};
+}
+
+bool fits_the_host(const Planned& planned, const SchedulingOptions& options) {
+  return !options.spills() || planned.verdict.host_peak <= options.host_memory;
+}
+
+std::string too_much_on_host(const Planned& planned, const SchedulingOptions& options) {
+  return fmt::format("it has {} on the host at one time, of {} that host_memory allows",
+                     format_bytes(planned.verdict.host_peak), format_bytes(options.host_memory));
 }
 
 // By the schedule that was given, in the first form that it is for; where there is none, `why` says
@@ -319,7 +331,8 @@ std::optional<Planned> follow(const Program& program, const SchedulingOptions& o
                .violation.empty())
         result.chosen.budget = 0;
       prove(result, options);
-      return result;
+      if (fits_the_host(result, options)) return result;
+      different = too_much_on_host(result, options);
     }
     if (why.empty() || graph.operators.size() == options.given->operators.size())
       why = std::move(different);
@@ -368,6 +381,16 @@ void count_barriers(Scheduled& of) {
   }
 }
 
+// The best plan of the program as it is, and of its calls taken apart.
+Planned plan_each_form(const Program& program, const SchedulingOptions& options,
+                       const graph::Verdict& recorded, const Refinement* before) {
+  Planned best = plan(program, options, recorded, false, before);
+  check_not_cancelled(options);
+  if (options.engine == "release" || !can_split(program)) return best;
+  Planned split = plan(program, options, recorded, true, before);
+  return better(split, best, options) ? std::move(split) : std::move(best);
+}
+
 // Of a program that was scheduled before planners begin with what they found.
 Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
                          const Refinement* before) {
@@ -377,11 +400,14 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
   std::optional<Planned> given;
   if (options.given != nullptr) given = follow(program, options, not_taken);
   if (given) not_taken.clear();
-  Planned best = given ? *std::move(given) : plan(program, options, recorded, false, before);
-  check_not_cancelled(options);
-  if (!given && options.engine != "release" && can_split(program)) {
-    Planned split = plan(program, options, recorded, true, before);
-    if (better(split, best, options)) best = std::move(split);
+  Planned best = given ? *std::move(given) : plan_each_form(program, options, recorded, before);
+  if (!fits_the_host(best, options)) {
+    SchedulingOptions without = options;
+    without.copy_rate = 0;
+    if (why_not(without).empty())
+      best = plan_each_form(program, without, recorded, nullptr);
+    else if (best.not_met.empty())
+      best.not_met = too_much_on_host(best, options);
   }
   Scheduled result;
   const graph::Verdict& verdict = best.verdict;

@@ -23,9 +23,11 @@ struct SchedulingOptions {
   double more_time = -1;  // the least memory that takes so much more time; below 0: none
   double time_limit_seconds = 2;
   std::uint64_t copy_rate = 0;  // bytes a second to the host and back; 0: nothing is copied
-  // Whether what is there between steps may be on the host meanwhile (see spills.h): then a budget
-  // that it exceeds leaves room for what a step adds.
-  bool spills = false;
+  // What may be on the host at one time; 0: no limit, and what is there between steps stays. Else
+  // that may be on the host meanwhile, too (see spills.h), and a budget that it exceeds leaves room
+  // for what a step adds.
+  Bytes host_memory = 0;
+  [[nodiscard]] bool spills() const { return host_memory > 0; }
   bool other_bits = false;      // whether algorithms may be taken that give other bits
   std::string algorithms = {};  // the file that keeps what was measured of them; empty: none
   // One that is there already: a program that it is for is run by it, whatever the rest says.

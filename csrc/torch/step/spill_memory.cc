@@ -16,7 +16,7 @@ constexpr Bytes kMostSpareBytes = Bytes{1} << 30;
 void SpillMemory::allow(Bytes bytes) noexcept { allowed_ = std::max(allowed_, bytes); }
 
 bool SpillMemory::has(Bytes bytes) {
-  const auto fits = [&] { return away_ + copied_ + spare_bytes_ + bytes <= allowed_; };
+  const auto fits = [&] { return away_ + copied_ + scheduled_ + spare_bytes_ + bytes <= allowed_; };
   while (!fits() && !spares_.empty()) drop_oldest();
   return fits();
 }

@@ -13,8 +13,8 @@
 namespace berth::torch::step {
 
 // The host memory of spills, within what is allowed: copies of tensors that are away, copies of
-// tensors that are there, and spare memory for the next tensors of its size. Its caller has the
-// first two; here they are counted. Not thread-safe.
+// tensors that are there, what schedules copy beside them, and spare memory for the next tensors of
+// its size. Its caller has the first three; here they are counted. Not thread-safe.
 class SpillMemory {
  public:
   struct Copy {
@@ -29,6 +29,10 @@ class SpillMemory {
   // Of tensors that are away, now and at most.
   [[nodiscard]] Bytes away() const noexcept { return away_; }
   [[nodiscard]] Bytes away_peak() const noexcept { return away_peak_; }
+  // What schedules have copied.
+  [[nodiscard]] Bytes scheduled() const noexcept { return scheduled_; }
+  void add_scheduled(Bytes bytes) noexcept { scheduled_ += bytes; }
+  void drop_scheduled(Bytes bytes) noexcept { scheduled_ -= bytes; }
   // Whether there is room for so much more. Spare memory goes for it, the oldest first.
   [[nodiscard]] bool has(Bytes bytes);
   // Spare memory of that size whose last copy was on that stream; none where there is none.
@@ -58,6 +62,7 @@ class SpillMemory {
 
   Bytes allowed_ = 0, away_ = 0, away_peak_ = 0;
   Bytes copied_ = 0;          // copies of tensors that are there
+  Bytes scheduled_ = 0;       // copies that schedules make
   std::deque<Spare> spares_;  // the oldest first
   Bytes spare_bytes_ = 0;
 };

@@ -129,6 +129,21 @@ Spills::Figures Spills::figures() const {
   return figures;
 }
 
+std::optional<Spills::HostShare> Spills::host_share(Bytes bytes) {
+  if (!on()) return HostShare();
+  const std::lock_guard lock(mutex_);
+  if (!host_has(bytes)) return std::nullopt;
+  memory_.add_scheduled(bytes);
+  return HostShare(bytes);
+}
+
+Spills::HostShare::~HostShare() {
+  if (bytes_ == 0) return;
+  Spills& spills = get();
+  const std::lock_guard lock(spills.mutex_);
+  spills.memory_.drop_scheduled(bytes_);
+}
+
 void Spills::watch_shortage() {
   const std::lock_guard lock(mutex_);
   least_lacking_ = most_lacking_ = lacking_;
@@ -506,7 +521,8 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<
     forget_copy(entry);
     if (!host_has(bytes)) {
       why_ = fmt::format("{} of tensors are on the host, of {} that host_memory allows",
-                         format_bytes(memory_.away()), format_bytes(memory_.allowed()));
+                         format_bytes(memory_.away() + memory_.scheduled()),
+                         format_bytes(memory_.allowed()));
       return false;
     }
     Copy room = memory_.take_spare(bytes, entry.stream);

@@ -71,6 +71,23 @@ class Spills final : public RoomMaker {
   // on.
   void allow(Bytes host_bytes);
   [[nodiscard]] Figures figures() const;
+  // Host memory for a copy that a schedule makes, of what is allowed. Given back when it goes.
+  class HostShare {
+   public:
+    HostShare() = default;
+    explicit HostShare(Bytes bytes) noexcept : bytes_(bytes) {}
+    HostShare(HostShare&& other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
+    HostShare& operator=(HostShare&& other) noexcept {
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~HostShare();
+
+   private:
+    Bytes bytes_ = 0;
+  };
+  // Nothing where there is no room for so much. Without spills there is always room.
+  [[nodiscard]] std::optional<HostShare> host_share(Bytes bytes);
   // From now on shortage() is counted.
   void watch_shortage();
   // By how much more requests had on the host at the most, at a time, than at the least.

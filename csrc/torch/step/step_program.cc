@@ -436,7 +436,7 @@ class StepProgram::State {
             .share = options_.memory_share,
             .more_time = options_.time_budget,
             .copy_rate = options_.copy_rate,
-            .spills = options_.host_memory > 0,
+            .host_memory = options_.host_memory,
             .other_bits = options_.other_bits,
             .algorithms = algorithms_,
             .given = given_ ? &*given_ : nullptr};
