@@ -158,7 +158,7 @@ class Runner:
             + (["-L", "^long$"] if self.only_long else [] if self.everything else ["-LE", "^long$"])
             + (["-L", f"^({'|'.join(self.folders)})$"] if self.folders else [])
         )
-        environment = dict(os.environ, BERTH_TEST_THOROUGH="1") if self.everything or self.only_long else None
+        environment = dict(os.environ, TEST_THOROUGH="1") if self.everything or self.only_long else None
         process = subprocess.Popen(
             arguments,
             cwd=ROOT,

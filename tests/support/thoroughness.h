@@ -5,8 +5,8 @@
 
 namespace berth::test {
 
-// Whether loops leave nothing out: BERTH_TEST_THOROUGH is set, as `tests/run --all` does.
-inline bool is_thorough() { return std::getenv("BERTH_TEST_THOROUGH") != nullptr; }
+// Whether loops leave nothing out: TEST_THOROUGH is set, as `tests/run --all` does.
+inline bool is_thorough() { return std::getenv("TEST_THOROUGH") != nullptr; }
 
 // How far a loop over the n-th call that fails goes on: one by one at first, then the more the
 // later.
