@@ -33,7 +33,7 @@ struct StepProgramOptions {
   // host is memory like any other.
   std::uint64_t copy_rate = 0;
   // Bytes on the host that tensors may take which leave the device where a request finds no room
-  // (spills), and what schedules copy there. No schedule with more there is taken. With it a step
+  // (spills), and what schedules copy there. No copy is made beyond that. With it a step
   // larger than the device runs: it needs room for what its largest operator takes and makes. With
   // copy_rate the schedule itself keeps parameters and state of the optimizer there between their
   // uses, where the budget asks for it. 0: such a step ends in out of memory. See

@@ -191,7 +191,7 @@ class StepProgram:
     plan_wait: how many seconds the loop waits for plans, in all its steps together. float("inf"): it waits for each plan.
 
     host_memory: the most host memory for tensors that leave the device because a request finds no room, and for what the
-    schedule copies: bytes, or a text such as "16GiB". No schedule that has more there is taken. With it a step larger than the device runs. It needs room for what its largest operator takes and
+    schedule copies: bytes, or a text such as "16GiB". No copy is made beyond that. With it a step larger than the device runs. It needs room for what its largest operator takes and
     makes. Such tensors come back before an operator that takes them. A read behind torch's operators that the body does
     not tell of raises RuntimeError. With copy_rate the schedule itself keeps parameters and optimizer state there between
     their uses, where memory_budget asks for it. 0: such a step ends in out of memory.

@@ -9,6 +9,8 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
 
+#include <mutex>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -178,6 +180,21 @@ bool Spills::wait_for_others(std::uint64_t ended) {
       turns_.wait(outermost == nullptr ? none : outermost->turn_, ended);
   gives_way = answer == OperatorTurns::Answer::kGiveWay;
   return answer == OperatorTurns::Answer::kAskAgain;
+}
+
+std::optional<Spills::HostShare> Spills::host_share(Bytes bytes) {
+  if (!on()) return HostShare();
+  const std::lock_guard lock(mutex_);
+  if (!host_has(bytes)) return std::nullopt;
+  memory_.add_scheduled(bytes);
+  return HostShare(bytes);
+}
+
+Spills::HostShare::~HostShare() {
+  if (bytes_ == 0) return;
+  Spills& spills = get();
+  const std::lock_guard lock(spills.mutex_);
+  spills.memory_.drop_scheduled(bytes_);
 }
 
 }  // namespace berth::torch::step

@@ -129,21 +129,6 @@ Spills::Figures Spills::figures() const {
   return figures;
 }
 
-std::optional<Spills::HostShare> Spills::host_share(Bytes bytes) {
-  if (!on()) return HostShare();
-  const std::lock_guard lock(mutex_);
-  if (!host_has(bytes)) return std::nullopt;
-  memory_.add_scheduled(bytes);
-  return HostShare(bytes);
-}
-
-Spills::HostShare::~HostShare() {
-  if (bytes_ == 0) return;
-  Spills& spills = get();
-  const std::lock_guard lock(spills.mutex_);
-  spills.memory_.drop_scheduled(bytes_);
-}
-
 void Spills::watch_shortage() {
   const std::lock_guard lock(mutex_);
   least_lacking_ = most_lacking_ = lacking_;
