@@ -544,6 +544,7 @@ MUTANTS = (
     Mutant("spills-elsewhere", "step", "operators inside of one that nobody knows bring nothing back on other threads", Replace("here.emplace();"), SPILLS),
     Mutant("spills-declared", "step", "operators inside of one that is declared pure bring nothing back in a step that is recorded", NEVER, SPILLS),
     Mutant("spills-scheduled", "step", "operators inside of one that is declared pure bring nothing back in a schedule", NEVER, SPILLS),
+    Mutant("step-failed-again", "barrier", "what has drawn before a call that failed draws again", Drop(), BARRIERS),
     Mutant("step-conjugate", "step", "a tensor that is conjugate by a flag is taken as one that is not", Replace("true;"), PROGRAMS),
     Mutant("step-flagged-room", "step", "room like a conjugate tensor asks for that one's bytes", Swap("facts_of(op).allocates", "false"), PROGRAMS),
     Mutant("step-storage-size", "step", "steps that take parts of larger and of smaller tensors are one program", Replace("return a.foreign == b.foreign && a.shared == b.shared;"), PROGRAMS),

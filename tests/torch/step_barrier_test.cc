@@ -524,6 +524,26 @@ TEST_CASE("What fails by what its arguments hold fails where it is called", "[st
   CHECK(stats.scheduled > 2);
 }
 
+TEST_CASE("Behind a call that failed another program goes on from what was drawn",
+          "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights(), state = torch::zeros({8})](int step) {
+      const bool fails = step == 3 || step == 4 || step == 6;
+      const Tensor index = torch::tensor({1, fails ? 8 : 2, 3});
+      const Tensor drawn = w.mul(2) + torch::rand({8});
+      state.add_(drawn.sum());
+      try {
+        state.add_(drawn.index_select(0, index).sum());
+      } catch (const c10::Error&) {
+        return state.mul(drawn);
+      }
+      return state + drawn;
+    };
+  });
+  REQUIRE(stats.programs == 2);
+  REQUIRE(stats.scheduled == 5);
+}
+
 TEST_CASE("Composite operators that read by pointers find the bytes", "[step][barrier]") {
   SECTION("pooling without gradients") {
     const auto stats = as_eager([] {

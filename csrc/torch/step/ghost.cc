@@ -553,6 +553,9 @@ void Ghost::run(const Run& how, bool at_call) {
       if (const Call* const call = executor_->next_call();
           call != nullptr && call != program().calls.data() + next_)
         note_fails(call->op);
+      // What has run has drawn: another program goes on behind it.
+      // mutant: step-failed-again
+      ran_ = true;
       generators_.see();
       GeneratorStates::set(set_by_body);
       if (std::exchange(failed_, nullptr) != nullptr)
