@@ -497,8 +497,33 @@ def jitter():
         except torch.linalg.LinAlgError: return torch.eye(4) * 2,
     return body
 say(caught), say(jitter)
+def refused(how):
+    def make():
+        w = torch.randn(8, 6)
+        def body(k):
+            bad, y, seen = k == 5, w * 2 + torch.rand(8, 6), ""
+            try: y = y + how(y, bad).sum()
+            except (RuntimeError, AssertionError) as error: seen = str(error)[:40]
+            w.add_(y.mean())
+            return y, seen, w
+        return body
+    return make
+channels, nan, ops = torch.ones(8), float("nan"), torch.ops.aten
+for how in (
+    lambda y, bad: torch.fake_quantize_per_channel_affine(y, channels, torch.full((8,), 999 if bad else 0, dtype=torch.int32), 0, 0, 255),
+    lambda y, bad: torch._fake_quantize_learnable_per_channel_affine(y, channels, channels * (999 if bad else 0), 0, 0, 255),
+    lambda y, bad: torch.histogram(y * (nan if bad else 1), 4)[0],
+    lambda y, bad: torch.histogram(y, torch.tensor([2., 1.] if bad else [0., 2.]))[0],
+    lambda y, bad: torch.histogramdd(y * (nan if bad else 1), [2] * 6)[0],
+    lambda y, bad: ops._functional_assert_async.msg(torch.tensor(not bad), "no", torch.ones(1)),
+    lambda y, bad: nn.functional.fractional_max_pool2d(y[None, None], 2, output_size=3, _random_samples=torch.full((1, 1, 2), 5. if bad else .5)),
+    lambda y, bad: ops._jagged_to_padded_dense_forward(y, [torch.tensor([0, 4, 99 if bad else 8])], [6]),
+    lambda y, bad: ops._padded_dense_to_jagged_forward(torch.ones(2, 6, 3), [torch.tensor([0, 4, 99 if bad else 8])], 8),
+    lambda y, bad: ops._validate_compressed_sparse_indices(True, torch.tensor([0, 1]), torch.tensor([9 if bad else 0]), 1, 3, 1) or y,
+):
+    say(refused(how), least=4)
 """,
-            2,
+            12,
         )
 
     @unittest.skipIf(
