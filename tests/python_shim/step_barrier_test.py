@@ -315,6 +315,23 @@ say(copied), say(given), say(grows, least=0)
             3,
         )
 
+    def test_names_of_dimensions_are_those_of_kernels(self):
+        self.check(
+            """
+import warnings
+warnings.simplefilter("ignore")
+def named():
+    w = torch.ones(8, 4)
+    def body(k):
+        y = torch.randn(3, 8).refine_names("rows", "columns") * 2
+        mean, sum = y.mean("columns"), torch.ones(2, 2, names=("a", "b")).exp()
+        return str(mean.names), str(sum.names), mean.rename(None), w.sum(0)
+    return body
+say(named, least=0)
+""",
+            1,
+        )
+
     def test_subclasses_find_what_they_would(self):
         """Linear reaches a nested tensor's class whole, and the operators there are the step's."""
         self.check(

@@ -43,6 +43,8 @@ std::string_view why_refused(const at::Tensor& tensor) {
   if (tensor.is_quantized()) return "is quantized";
   if (tensor._is_zerotensor()) return "is a tensor of zeros without memory";
   if (impl.key_set().has(c10::DispatchKey::FuncTorchBatched)) return "is inside of vmap";
+  // Kernels give them to their results.
+  if (tensor.has_names()) return "has names of its dimensions";
   return {};
 }
 
