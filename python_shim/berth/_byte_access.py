@@ -17,6 +17,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from berth._streams import MethodsOf, watch_streams
+from berth._torch_script import watch_torch_script
 
 _Method = Callable[..., Any]
 # The keys under which the step program sees operators, and composite ones.
@@ -666,6 +667,7 @@ class Watch:
             _functions.append((profiler, "_enable_profiler", profiler._enable_profiler))
             profiler._enable_profiler = _profiles(profiler._enable_profiler)
             watch_streams(_say, _functions)
+            watch_torch_script(_say, _tell, _functions)
             for name, wrap in {**dict.fromkeys(_POINTERS, _by_pointers), "_data_address": _pointer}.items():
                 if function := getattr(torch._C, name, None):
                     _functions.append((torch._C, name, function))

@@ -43,6 +43,7 @@ PYTHON = [
     "_errors",
     "_stats",
     "_streams",
+    "_torch_script",
     "_byte_access",
     "_other_threads",
     "_extensions",

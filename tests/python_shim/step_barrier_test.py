@@ -315,6 +315,40 @@ say(copied), say(given), say(grows, least=0)
             3,
         )
 
+    def test_torch_script_reads_the_bytes_of_modules(self):
+        """Without an operator, also those of constants."""
+        self.check(
+            """
+import io
+class Holder(nn.Module):
+    def __init__(self, kept, inner=None):
+        super().__init__()
+        self.register_buffer("kept", kept)
+        self.inner = inner
+    def forward(self, x):
+        return x + self.kept
+def again(module):
+    file = io.BytesIO()
+    torch.jit.save(module, file)
+    file.seek(0)
+    return torch.jit.load(file)(torch.zeros(8, 8))
+def written(how):
+    def make():
+        average = torch.zeros(8, 8)
+        def body(k):
+            average.mul_(0.5).add_(torch.randn(8, 8))
+            y = average * 2
+            return (how(average, y) if k % 4 == 3 else 0), average, y.sum()
+        return body
+    return make
+say(written(lambda average, y: again(torch.jit.script(Holder(average, Holder(y))))))
+say(written(lambda average, y: again(torch.jit.trace(Holder(y), torch.zeros(8, 8)))))
+say(written(lambda average, y: again(torch.jit.trace(lambda x: x + average, torch.zeros(8, 8)))))
+say(written(lambda average, y: torch.jit.freeze(torch.jit.script(Holder(average).eval()))(y)))
+""",
+            4,
+        )
+
     def test_names_of_dimensions_are_those_of_kernels(self):
         self.check(
             """
