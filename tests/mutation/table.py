@@ -528,7 +528,7 @@ MUTANTS = (
     Mutant("step-own-generator", "step", "a step draws from the generator that another one made", Replace("if (may_stand_for(value, argument.value)) return true;\n    if (is_number) {"), PROGRAMS),
     Mutant("threads-takes", "threads", "what another thread takes of a step has no bytes there", Swap("!any_argument", "any_argument"), THREADS),
     Mutant("threads-written", "threads", "another thread takes what a step has written and put off", Swap("|| was_written(found->second)", ""), THREADS),
-    Mutant("threads-draws", "threads", "another thread draws before what a step has put off", Swap("facts_of(op).random && !", ""), THREADS),
+    Mutant("threads-draws", "threads", "another thread draws before what a step has put off", Swap("!draws && ", ""), THREADS),
     Mutant("threads-writes", "threads", "what another thread writes while a step is recorded is no reason", Swap("writes) refuse", "!writes) refuse"), THREADS),
     Mutant("step-cut-first", "step", "what the first step by a schedule spills cuts its budget", Drop(), SHORTFALL),
     Mutant("step-cut-worth", "step", "steps that spill next to nothing cut their budget", Replace("static_cast<void>(all);"), SHORTFALL),

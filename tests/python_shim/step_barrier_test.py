@@ -268,6 +268,19 @@ for make in (
 ):
     same, stats = as_eager(make)
     print(same, "on another thread" in stats.last_divergence + stats.last_refusal, "")
+def prefetched():
+    own, net = torch.Generator().manual_seed(3), nn.Linear(16, 4)
+    def body(k):
+        net.zero_grad()
+        loss = net(torch.randn(8, 16)).square().mean()
+        x = pool.submit(lambda: torch.randn(8, 16, generator=own) * 2).result()
+        loss.backward()
+        y = torch.rand(2, generator=own) if k > 6 else torch.rand(2)
+        z = pool.submit(lambda: torch.rand(8, generator=own)).result()
+        return loss, x, y, z, net.weight.grad
+    return body
+same, stats = as_eager(prefetched, steps=12)
+print(same, stats.scheduled == 5, "")
 program = berth.StepProgram(plan_wait=1e9)
 x = torch.ones(8)
 for k in range(6):
@@ -275,7 +288,7 @@ for k in range(6):
     pool.submit(lambda: x.add_(1)).result()  # between steps: none of them
 print(y.item() == 3 * 8 * 6, program.stats().scheduled == 4, "")
 """,
-            11,
+            12,
         )
 
     def test_storages_that_tensors_get_and_copies_of_them(self):

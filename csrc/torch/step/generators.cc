@@ -104,6 +104,11 @@ bool GeneratorStates::unchanged(const at::Generator& generator) {
   return true;
 }
 
+bool GeneratorStates::has(const at::Generator& generator) const {
+  return std::any_of(seen_.begin(), seen_.end(),
+                     [&](const auto& one) { return one.first == generator; });
+}
+
 void GeneratorStates::see(const at::Generator& generator) {
   for (auto& [seen, state] : seen_)
     if (seen == generator) state = GeneratorState(generator);

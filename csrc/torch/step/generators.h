@@ -47,6 +47,8 @@ class GeneratorStates {
  public:
   // Whether the generator's state is the last seen one. Notes a new generator, and is true then.
   [[nodiscard]] bool unchanged(const at::Generator& generator);
+  // Whether the generator is noted.
+  [[nodiscard]] bool has(const at::Generator& generator) const;
   // Notes its present state.
   void see(const at::Generator& generator);
   // The same for all noted generators.

@@ -338,34 +338,6 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   follow();
 }
 
-void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {
-  std::unique_lock lock(mutex_);
-  if (over_) return;
-  if (recorder_ != nullptr) {
-    lock.unlock();
-    recorder_->called_elsewhere(op, stack);
-    return;
-  }
-  if (barrier_ != nullptr) {
-    note_within(op, stack);
-    return;
-  }
-  const auto is_of_step = [&](const at::Tensor& tensor, bool writes) {
-    if (!tensor.defined() || !tensor.has_storage()) return false;
-    const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
-    if (found == numbers_.end()) return false;
-    // What the step has neither made nor written has the bytes that it should have.
-    const bool from_outside =
-        program().storages[found->second].maker == RecordedStorage::kFromOutside;
-    // mutant: threads-written
-    return writes || !from_outside || was_written(found->second);
-  };
-  // mutant: threads-takes, threads-draws
-  if (!facts_of(op).random && !any_argument(op, stack, is_of_step)) return;
-  called_elsewhere_ = true;
-  diverge(fmt::format("{} is called on another thread", name_of(op)));
-}
-
 void Ghost::copy_foreign(const Call& expected, c10::ArrayRef<c10::IValue> arguments) {
   std::uint32_t operand = 0;
   for (std::size_t n = 0; n < arguments.size(); ++n)
@@ -374,15 +346,6 @@ void Ghost::copy_foreign(const Call& expected, c10::ArrayRef<c10::IValue> argume
         if (std::count(expected.copied.begin(), expected.copied.end(), operand) > 0)
           executor_->set_copy(next_, operand, copy_of(tensor, expected.operands[operand]));
         ++operand;
-      });
-}
-
-bool Ghost::was_written(StorageNumber storage) const {
-  return std::any_of(
-      program().calls.begin(), program().calls.begin() + next_, [&](const Call& call) {
-        return std::any_of(call.writes.begin(), call.writes.end(), [&](std::uint32_t operand) {
-          return call.operands[operand].storage == storage;
-        });
       });
 }
 

@@ -113,6 +113,8 @@ class Ghost final : public OperatorListener {
   void expect_bytes(const Call& expected);
   // Whether a call that the body has made writes it.
   [[nodiscard]] bool was_written(StorageNumber storage) const;
+  // Whether the generator is the program's own, and no call that the body has made draws from it.
+  [[nodiscard]] bool draws_apart(const at::Generator& generator) const;
   // Gives the body's storage with this number the bytes that the schedule has there; whether it has
   // some then.
   bool lend(StorageNumber number, const c10::Storage* real);

@@ -1,7 +1,9 @@
-// Whether what the body calls, and what its barriers give, is the program's.
+// Whether what the body calls, and what its barriers give, is the program's; whether other threads
+// call what is the step's.
 
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/grad_mode.h>
@@ -9,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -173,6 +176,49 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
   }
   if (expected.barrier) executor_->note_barrier(results);
   return true;
+}
+
+void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  std::unique_lock lock(mutex_);
+  if (over_) return;
+  if (recorder_ != nullptr) {
+    lock.unlock();
+    recorder_->called_elsewhere(op, stack);
+    return;
+  }
+  if (barrier_ != nullptr) {
+    note_within(op, stack);
+    return;
+  }
+  const auto is_of_step = [&](const at::Tensor& tensor, bool writes) {
+    if (!tensor.defined() || !tensor.has_storage()) return false;
+    const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
+    if (found == numbers_.end()) return false;
+    // What the step has neither made nor written has the bytes that it should have.
+    const bool from_outside =
+        program().storages[found->second].maker == RecordedStorage::kFromOutside;
+    // mutant: threads-written
+    return writes || !from_outside || was_written(found->second);
+  };
+  const auto given = last_of(stack, op.schema().arguments().size());
+  const bool draws = facts_of(op).random && !draws_apart(generator_of(given));
+  // mutant: threads-takes, threads-draws
+  if (!draws && !any_argument(op, stack, is_of_step)) return;
+  called_elsewhere_ = true;
+  diverge(fmt::format("{} is called on another thread", name_of(op)));
+}
+
+bool Ghost::was_written(StorageNumber storage) const {
+  return std::any_of(
+      program().calls.begin(), program().calls.begin() + next_, [&](const Call& call) {
+        return std::any_of(call.writes.begin(), call.writes.end(), [&](std::uint32_t operand) {
+          return call.operands[operand].storage == storage;
+        });
+      });
+}
+
+bool Ghost::draws_apart(const at::Generator& generator) const {
+  return is_own_generator(generator) && !program().sets_generators && !generators_.has(generator);
 }
 
 }  // namespace berth::torch::step
