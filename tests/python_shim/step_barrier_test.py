@@ -531,9 +531,18 @@ def traced():
         loss.backward()
         return loss, net.weight.grad
     return body
-say(meta), say(traced, least=0)
+def moved():
+    w = torch.randn(64, 64)
+    def body(k):
+        y = (torch.randn(32, 64) @ w).relu()
+        shapes = [(one.to("meta") * 2).sum(0).shape for one in (y, y.t(), y[0])]
+        return y.sum(), *shapes
+    return body
+say(meta), say(moved), say(traced, least=0)
+same, stats = as_eager(moved, memory_budget="100%")
+print(same, stats.resident == 4 * 64 * 64, "" if same else stats)
 """,
-            2,
+            4,
         )
 
     def test_errors_of_data_are_caught_in_the_body(self):

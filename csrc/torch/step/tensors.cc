@@ -173,7 +173,8 @@ Passes passes(const Survey& arguments) {
   const bool traced = under_modes && is_traced();
   if (traced) return stands_for_others || !plain ? Passes::kTraced : Passes::kNot;
   if (stands_for_others && is_under_mode()) return Passes::kTraced;
-  if (meta && !plain && !real && !stands_for_others) return Passes::kTraced;
+  // Kernels of meta tensors look at no bytes, also not at those of others that they take.
+  if (meta && !real && !stands_for_others) return Passes::kTraced;
   if (!stands_for_others) return Passes::kNot;
   // In a kernel of a fake tensor calls do not go to Python: they are about its sizes.
   return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python) ? Passes::kTraced

@@ -83,7 +83,7 @@ void for_each_device(c10::ArrayRef<c10::IValue> values, const Visit& visit) {
 // Whether the call is none of the step's.
 enum class Passes : std::uint8_t {
   kNot,
-  kTraced,    // by torch.compile, or on tensors without memory (meta): nothing real is done
+  kTraced,    // by torch.compile, or one is without memory (meta): nothing real is done
   kForOthers  // its tensors stand for others (DTensor): the calls on those are the step's
 };
 [[nodiscard]] Passes passes(c10::ArrayRef<c10::IValue> arguments);
