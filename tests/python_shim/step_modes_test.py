@@ -183,9 +183,34 @@ def dual():
         loss.backward()
         return loss, net.weight.grad, torch.func.jvp(lambda v: net(v).sum(), (x,), (x,))[1], torch.func.hessian(lambda w: (w ** 3).sum())(torch.ones(3))
     return body
-say(dual, least=0)
+def equation():
+    net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(net.parameters(), 0.01)
+    def body(k):
+        x = torch.rand(6, 2)
+        parameters = dict(net.named_parameters())
+        def u(z): return torch.func.functional_call(net, parameters, (z,)).squeeze(-1)
+        along = torch.func.jvp(u, (x,), (torch.tensor([[1.0, 0.0]]).expand(6, 2),))[1]
+        curved = torch.func.vmap(lambda z: torch.func.jacfwd(torch.func.jacrev(u))(z)[1, 1])(x)
+        loss = (along - 0.1 * curved).square().mean() + u(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss, *net.parameters()
+    return body
+def without_memory():
+    w = torch.linspace(-1, 1, 6)
+    def body(k):
+        zeros, y = torch._efficientzerotensor((6,)), w * torch.rand(6)
+        w.add_(0.1).copy_(torch.where(w > 0, w, zeros))
+        parts = zeros + y, zeros * y, torch.cat([y, zeros]), torch.stack([zeros, y]).sum(0), y - zeros, zeros.clone(), zeros.sin() + y
+        try: zeros.add_(1)
+        except RuntimeError as error: parts = (*parts, str(error)[:30])
+        return [one if isinstance(one, str) or not one._is_zerotensor() else str(one.shape) for one in parts] + [w]
+    return body
+say(dual, least=3), say(equation, least=4), say(equation, least=4, memory_budget="60%"), say(without_memory, least=4)
 """,
-            1,
+            4,
         )
 
     def test_modes_compilers_and_profilers_see_what_they_would(self):

@@ -309,7 +309,7 @@ constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kKey);
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
                 const step::Former& former) {
   if (former)
-    former->callBoxed(op, keys, stack);
+    former->kernel.callBoxed(op, keys, stack);
   else
     op.redispatchBoxed(keys & kBelow, stack);
 }

@@ -244,6 +244,8 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.compares = name == kCompareStorage;
   facts.sets_aside = name == kSetAside;
   facts.as_written = name == kRunAsWritten || name == kBeginProfile;
+  // Of zeros without memory: what takes them gets some, where it looks at them (tap.cc).
+  facts.wraps = name == "aten::_efficientzerotensor";
   facts.gives_bytes = name == "aten::set_";
   facts.fails = facts::fails_by_contents(c10::toString(op.operator_name()));
   if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))

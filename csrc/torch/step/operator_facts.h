@@ -52,7 +52,7 @@ struct OperatorFacts {
   // none of the step's.
   bool collective = false;
   bool resizes = false;  // opaque, and gives its tensor's storage another size
-  bool wraps = false;    // opaque, and makes a tensor that stands for its argument
+  bool wraps = false;    // makes a tensor without memory: one that stands for its argument, zeros
   // A composite operator that has no address but of its arguments' bytes when it calls others.
   bool points_to_arguments = false;
   facts::Fails fails = facts::Fails::kNever;  // by what its arguments hold

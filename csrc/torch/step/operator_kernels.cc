@@ -105,7 +105,7 @@ void OperatorKernels::register_new() {
     const bool has = op->hasKernelForDispatchKey(key_);
     if (has ? !op->isKernelFallthroughKernel(key_)
             : !everywhere && op->hasComputedKernelForDispatchKey(key_))
-      former.emplace(op->getComputedKernelForDispatchKey(key_));
+      former.emplace(op->getComputedKernelForDispatchKey(key_), !has);
     handles_.push_back(
         dispatcher.registerImpl(name, key_,
                                 c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(

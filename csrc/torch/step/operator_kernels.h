@@ -12,7 +12,11 @@
 namespace berth::torch::step {
 
 // What stood on the key for an operator; nothing where calls passed it.
-using Former = std::optional<c10::SafeKernelFunction>;
+struct FormerKernel {
+  c10::SafeKernelFunction kernel;
+  bool fallback;  // libtorch's one for all operators
+};
+using Former = std::optional<FormerKernel>;
 
 // Whether a call of it can be put on a stack.
 [[nodiscard]] bool is_boxable(const c10::OperatorHandle& op);

@@ -62,7 +62,7 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
            const Former& former) {
   const auto run = [&](c10::Stack* part) {
     if (former)
-      former->callBoxed(op, keys, part);
+      former->kernel.callBoxed(op, keys, part);
     else
       op.redispatchBoxed(keys & kBelow, part);
   };

@@ -12,6 +12,7 @@
 #include "csrc/torch/step/subclasses.h"
 #include "csrc/torch/step/tensors.h"
 
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/PyInterpreterHooks.h>
 #include <c10/util/ScopeExit.h>
@@ -59,6 +60,27 @@ bool carries_key(const c10::Stack& stack, std::size_t arguments) {
   return false;
 }
 
+// What libtorch's fallback for tensors of zeros without memory does with what the call only reads,
+// by operators that are seen. A call that writes to one stays as it is, and raises its error.
+void give_memory(const c10::OperatorHandle& op, c10::Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  const auto zeros = [](const at::Tensor& like) {
+    return at::zeros({}, like.options()).expand(like.sizes());
+  };
+  for (std::size_t n = 0; n < arguments.size(); ++n) {
+    c10::IValue& value = stack[stack.size() - arguments.size() + n];
+    if (arguments[n].alias_info() != nullptr) continue;
+    if (value.isTensor()) {
+      if (value.toTensor()._is_zerotensor()) value = zeros(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& one : value.toTensorVector())
+        list.push_back(one._is_zerotensor() ? zeros(one) : one);
+      value = std::move(list);
+    }
+  }
+}
+
 thread_local bool untold = false;         // inside of run_kernel_of_others()
 thread_local Autocast autocast_next = 0;  // of run_under_autocast(), for the call at hand
 
@@ -66,10 +88,17 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
            const Former& former) {
   // Who calls a kernel of one key, as libtorch's dispatcher in Python does, gives all keys.
   keys = keys.remove(kCompositeKey);
-  if (carries_key(*stack, op.schema().arguments().size())) [[unlikely]] {
+  const auto carries = [&] { return carries_key(*stack, op.schema().arguments().size()); };
+  bool without_memory = carries();
+  if (without_memory && former && former->fallback && !untold &&
+      current.load(std::memory_order_acquire) != nullptr) [[unlikely]] {
+    give_memory(op, *stack);
+    without_memory = carries();
+  }
+  if (without_memory) [[unlikely]] {
     run_with_bytes(op, stack, [&](c10::Stack* part) {
       if (former)
-        former->callBoxed(op, keys, part);
+        former->kernel.callBoxed(op, keys, part);
       else
         op.redispatchBoxed(below(keys), part);
     });
