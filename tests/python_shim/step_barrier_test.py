@@ -279,6 +279,8 @@ def prefetched():
         z = pool.submit(lambda: torch.rand(8, generator=own)).result()
         return loss, x, y, z, net.weight.grad
     return body
+same, stats = as_eager(beside(lambda net, average, loss: loss.detach().numpy().sum().item()))
+print(same, "numpy()" in stats.last_refusal and "::" not in stats.last_refusal, "")
 same, stats = as_eager(prefetched, steps=12)
 print(same, stats.scheduled == 5, "")
 program = berth.StepProgram(plan_wait=1e9)
@@ -288,7 +290,7 @@ for k in range(6):
     pool.submit(lambda: x.add_(1)).result()  # between steps: none of them
 print(y.item() == 3 * 8 * 6, program.stats().scheduled == 4, "")
 """,
-            12,
+            13,
         )
 
     def test_storages_that_tensors_get_and_copies_of_them(self):

@@ -90,6 +90,13 @@ void Recorder::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack&
     return written && tensor.defined() && tensor.has_storage() &&
            numbers_.contains(tensor.storage().unsafeGetStorageImpl());
   });
+  if (writes && facts_of(op).shows_bytes) {
+    if (record_.refusal.empty())
+      record_.refusal =
+          "the address of a tensor of the step is asked for on another thread, as numpy() and "
+          "data_ptr() do";
+    return;
+  }
   // mutant: threads-writes
   if (writes) refuse(op, "is called on another thread, and writes a tensor of the step");
 }
