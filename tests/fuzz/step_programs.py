@@ -280,10 +280,10 @@ SET = [
     "torch.use_deterministic_algorithms(True); run.values.append(x.index_add(0, torch.tensor([0, 0]), y[:2])); torch.use_deterministic_algorithms(False)",
 ]
 ERRORS = [
-    "x.index_select(0, torch.tensor([N if k == {bad} else 1]))[0] + y",
-    "torch.linalg.cholesky(torch.eye(N) * (-1 if k == {bad} else 1)) + x",
-    "nn.functional.embedding(torch.tensor([N if k == {bad} else 0]), x)[0] + y",
-    "torch.linalg.inv(x.detach() * (0 if k == {bad} else 1) + torch.eye(N) * (0 if k == {bad} else 3))",
+    "x.index_select(0, torch.tensor([N if k in {bad} else 1]))[0] + y",
+    "torch.linalg.cholesky(torch.eye(N) * (-1 if k in {bad} else 1)) + x",
+    "nn.functional.embedding(torch.tensor([N if k in {bad} else 0]), x)[0] + y",
+    "torch.linalg.inv(x.detach() * (0 if k in {bad} else 1) + torch.eye(N) * (0 if k in {bad} else 3))",
 ]
 
 
@@ -369,6 +369,12 @@ class Statement:
         run.optimizer.step()
 
 
+def failing(random_):
+    """The steps in which it fails: none, one, or some, so that what follows an error is known, too."""
+    share = random_.choice((0.2, 0.6))
+    return str([k for k in range(2, STEPS) if random_.random() < share])
+
+
 def draw(random_, depth=0):
     """A list of statements."""
 
@@ -392,7 +398,7 @@ def draw(random_, depth=0):
             (0.02, "hook", ["hook"]),
         ):
             if choice < share:
-                return Statement(kind, random_.choice(codes).replace("{bad}", str(random_.randrange(2, 12))), numbers())
+                return Statement(kind, random_.choice(codes).replace("{bad}", failing(random_)), numbers())
             choice -= share
         if depth == 0 and choice < 0.02:
             return Statement(
