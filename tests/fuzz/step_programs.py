@@ -186,7 +186,7 @@ BINARY = [
     "nn.functional.linear(x, y)",
     "x.lerp(y, 0.3)",
     "torch.einsum('ij,jk->ik', x, y)",
-    "nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], x[None, None])[0, 0]",
+    "nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], y[None, None])[0, 0]",
 ]
 IN_PLACE = [
     "x.add_(1)",
