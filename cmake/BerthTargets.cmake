@@ -36,9 +36,14 @@ function(berth_precompile target)
   list(LENGTH sources count)
   if(count GREATER 2)
     target_precompile_headers(${target} PRIVATE ${ARGN})
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # ccache wants it
-    endif()
+    berth_keep_precompiled(${target})
+  endif()
+endfunction()
+
+# berth_keep_precompiled(TARGET): ccache keeps what is compiled with precompiled headers.
+function(berth_keep_precompiled target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
   endif()
 endfunction()
 
@@ -103,9 +108,14 @@ function(berth_test name)
   add_executable(${target} ${ARG_SOURCES})
   berth_configure_target(${target})
   berth_configure_slow_code(${target})
-  berth_precompile(${target} "${PROJECT_SOURCE_DIR}/tests/catch.h" <algorithm> <cstdint> <functional> <map> <memory> <optional> <random>
-    <set> <string> <string_view> <unordered_map> <utility> <vector> <fmt/format.h>)
   target_link_libraries(${target} PRIVATE berth_catch_main berth_headers ${ARG_LINK})
+  # libtorch's macros change what the headers mean.
+  if("berth::torch" IN_LIST ARG_LINK)
+    berth_precompile(${target} ${BERTH_TEST_HEADERS})
+  else()
+    target_precompile_headers(${target} REUSE_FROM berth_test_headers)
+    berth_keep_precompiled(${target})
+  endif()
   # In single quotes, or the prefix loses its space on the way.
   catch_discover_tests(${target} TEST_PREFIX "'${name}: '" EXTRA_ARGS --warn NoTests
     PROPERTIES ${properties})

@@ -1,0 +1,1 @@
+// A file for the precompiled headers of all tests (CMakeLists.txt).
