@@ -81,8 +81,11 @@ Status ParkedPages::commit() noexcept {
   const Bytes page = store_.properties().page_bytes;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const PageStore::Piece& piece = pieces_[i];
+    // A handle behind several addresses stays one: stitches count on that.
+    // mutant: parked-handles
+    const Bytes most = piece.others.empty() ? store_.handle_bytes() : piece.last - piece.first;
     Status status = store_.commit(pointer_at(piece.first), piece.last - piece.first,
-                                  Device::Residency::kResident, store_.handle_bytes());
+                                  Device::Residency::kResident, most);
     from_.clear();
     if (!piece.others.empty())
       for (Bytes at = piece.first; at < piece.last; at += page) from_.push_back(pointer_at(at));

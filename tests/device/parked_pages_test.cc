@@ -58,6 +58,24 @@ struct Fixture {
 
 }  // namespace
 
+TEST_CASE("A handle behind several addresses comes back as one", "[device][parked]") {
+  test::SimulatedDevice device{{.total_bytes = 64 << 20, .page_bytes = kPage, .handles = true}};
+  PageStore store{device};
+  store.set_handle(kPage);
+  ParkedPages parked{store};
+  std::byte* base = nullptr;
+  REQUIRE(store.reserve(32 * kPage, kPage, reinterpret_cast<void**>(&base)).ok());
+  REQUIRE(store.commit(base, 8 * kPage, Device::Residency::kResident, 8 * kPage).ok());
+  std::vector<const void*> from;
+  for (Bytes page = 0; page < 8; ++page) from.push_back(base + page * kPage);
+  REQUIRE(store.alias(base + 16 * kPage, from.data(), from.size()).ok());
+  REQUIRE(parked.park().ok());
+  REQUIRE(parked.unpark().ok());
+  CHECK(store.handle_at(base).size() == 8 * kPage);
+  CHECK(store.handle_at(base + 16 * kPage).size() == 8 * kPage);
+  REQUIRE(store.release(base, 32 * kPage).ok());
+}
+
 TEST_CASE("Pages come back to their addresses with what they held", "[device][parked]") {
   Fixture fixture;
   const Bytes held = fixture.store.held();

@@ -326,6 +326,7 @@ MUTANTS = (
     Mutant("parked-plan", "parked", "a plan is taken up while the pages are away", Drop(), PARKING),
     Mutant("parked-wait", "parked", "contents are copied before the device is done with them", Replace("Status status;"), ((DEVICE, "[parked]"),)),
     Mutant("parked-alias", "parked", "pages come back behind one of their addresses only", Drop(), ((DEVICE, "[parked]"),)),
+    Mutant("parked-handles", "parked", "a handle behind several addresses comes back as several", Replace("const Bytes most = store_.handle_bytes();"), ((DEVICE, "[parked]"),)),
     Mutant("parked-contents", "parked", "pages come back without their contents", Swap("= copy(true)", ""), ((DEVICE, "[parked]"),)),
     Mutant("park-undo", "parked", "pages that went stay away where others do not go", Drop(), ((DEVICE, "[parked]"),)),
     Mutant("unpark-undo", "parked", "pages that came stay where others do not come", Drop(), ((DEVICE, "[parked]"),)),
