@@ -364,6 +364,9 @@ Bytes Pool::State::move_or_return(std::byte* to, ByteRange* pages) noexcept {
 
 bool Pool::State::let_go_of(ByteRange pages) noexcept {
   unmap_moved();
+  // Pages that moved here are behind stitches that know them by their addresses before.
+  // mutant: pages-given-up
+  stitches.unmap();
   return stitches.drop_over(pages) && moved.empty();
 }
 

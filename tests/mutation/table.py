@@ -330,6 +330,7 @@ MUTANTS = (
     Mutant("parked-contents", "parked", "pages come back without their contents", Swap("= copy(true)", ""), ((DEVICE, "[parked]"),)),
     Mutant("park-undo", "parked", "pages that went stay away where others do not go", Drop(), ((DEVICE, "[parked]"),)),
     Mutant("unpark-undo", "parked", "pages that came stay where others do not come", Drop(), ((DEVICE, "[parked]"),)),
+    Mutant("pages-given-up", "pages", "pages go from an arena while a stitch still has them by other addresses", Drop(), ((RUNTIME, "[trial]"),)),
     Mutant("pages-refused", "pages", "a request is refused though an idle arena has pages", Replace("Bytes given = 0;"), ((RUNTIME, "[small_plans][limit]"),)),
     Mutant("bucket-scheduled", "2.2", "a block that is smaller than its slot is on schedule", Replace("occupancy_.put(slot, bytes.size(), id, true);"), ARENA),
     Mutant("branch-ends", "2.2", "on a branch the ends of its parents' slots are not passed", Swap("expire_ancestors(lane)", "(void)0"), ARENA),
