@@ -120,6 +120,7 @@ Status PageStore::commit(void* base, Bytes size, Residency residency, Bytes most
   if (missing == 0) return device_.commit(base, size, residency, most);
   if (is_beyond_target(missing)) return {Status::Code::kOutOfMemory, kTarget};
   if (const Status status = take(missing); !status.ok()) return status;
+  note_change(missing);
   Status status = device_.commit(base, size, residency, most);
   note_failure(status);
   if (status.code() == Status::Code::kOutOfMemory) refused_at_ = held_;
@@ -169,6 +170,7 @@ Status PageStore::unmap(Bytes first, Bytes last, Call&& call) noexcept {
   if (!status.ok()) return status;
   for (Stretch held = next(first, last, true); held.first != held.last;
        held = next(held.last, last, true)) {
+    note_change(held.last - held.first);
     give(forget(held.first, held.last));
     remove(held.first, held.last);
   }
@@ -252,6 +254,7 @@ Status PageStore::alias(void* to, const void* const* from, std::size_t pages) no
     forget_users();
     return {Status::Code::kFailed, "host memory"};
   }
+  note_change(size);
   Status status = device_.alias(to, from, pages);
   if (status.ok()) {
     try {

@@ -79,6 +79,9 @@ class PageStore final : public ForwardingDevice {
   [[nodiscard]] Bytes peak() const noexcept { return peak_; }
   void forget_peak() noexcept { peak_ = held_; }
   [[nodiscard]] std::uint64_t refusals() const noexcept;  // by the limit
+  // Changes of what is mapped since the start, of handles of the present size: what the driver is
+  // called for. One more for each call of this class.
+  [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
   // What the device answered last, since it was forgotten, where it brought no memory for another
   // reason than that it has none.
   [[nodiscard]] const Status& failure() const noexcept { return failure_; }
@@ -144,6 +147,7 @@ class PageStore final : public ForwardingDevice {
     // mutant: target-ignored
     return target_ != 0 && !exceeding_ && more > target_ - std::min(target_, held_);
   }
+  void note_change(Bytes size) noexcept { changes_ += 1 + size / handle_bytes(); }
   void note_failure(const Status& status) noexcept {
     if (!status.ok() && status.code() != Status::Code::kOutOfMemory) failure_ = status;
   }
@@ -167,7 +171,7 @@ class PageStore final : public ForwardingDevice {
   bool exceeding_ = false;
   std::optional<Bytes> handle_;
   Status failure_;
-  std::uint64_t refusals_ = 0;
+  std::uint64_t refusals_ = 0, changes_ = 0;
   Stretches committed_;
   Stretches reserved_;  // where the device maps pages; those that touch stay apart
   std::unordered_map<Bytes, std::shared_ptr<Shared>> shared_;  // by each address

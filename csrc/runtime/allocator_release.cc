@@ -25,6 +25,7 @@ Bytes Allocator::trim() noexcept {
 
 Bytes Allocator::State::trim() noexcept {
   pool.process_events();
+  learning.trimmed();
   // A handle goes back only as a whole: near a limit no block would find what is free in parts.
   // mutant: trim-handles
   const Bytes given = arena.give_back(is_ample() ? Arena::kReturningHandle : 0);

@@ -35,10 +35,10 @@ constexpr std::uint64_t kFindingSteps = 8;
 
 }  // namespace
 
-Learning::Learning(Options options, Arena& arena, Device& device, Stats& counters)
+Learning::Learning(Options options, Arena& arena, PageStore& store, Stats& counters)
     : options_(std::move(options)),
       arena_(arena),
-      device_(device),
+      store_(store),
       counters_(counters),
       planner_(options_.planner) {}
 
@@ -138,7 +138,7 @@ void Learning::step_ended(LaneKey lane, std::uint64_t requests, Notes& notes) {
     search({learner_.record().end(), Learner::Search::kKinds, arena_.take_growth()});
   }
   // Which step of the plan's ended, how many requests it made may tell.
-  if (planner_.ready() && adopt(notes)) arena_.note_requests(lane, made);
+  if (planner_.ready() && !trial_.away() && adopt(notes)) arena_.note_requests(lane, made);
   watch_searches(requests, notes);
   note_errands();
 }
@@ -149,6 +149,7 @@ bool Learning::other_steps_come() {
   planner_.forget();
   learner_.begin_anew();
   refused_ = {};
+  end_trial();
   cycle_ = false;
   missing_steps_ = relearns_ = looks_ = growths_ = 0;
   relearn_after_ = look_after_ = growth_after_ = 0;
@@ -163,7 +164,7 @@ void Learning::missed(std::uint64_t requests, Notes& notes) {
   if (learner_.worth_searching() && (no_marks || !learner_.marks_may_help()) && planner_idle())
     search({learner_.record().begin(), Learner::Search::kByPeriod});
   if (no_marks) {
-    if (planner_.ready()) adopt(notes);
+    if (planner_.ready() && !trial_.away()) adopt(notes);
     const std::uint64_t window = given_ ? kRequestsPerGivenWindow : kRequestsPerWindow;
     if (requests - window_requests_ >= std::max(window, 2 * arena_.slot_count()))
       end_window(requests, notes);
@@ -223,10 +224,11 @@ bool Learning::serve(const std::shared_ptr<const PlanLookup>& plan, Notes& notes
   const Status status = arena_.activate(plan, Arena::Pages::kAsUsed);
   if (!status.ok()) {
     refused(
-        plan, [&] { return device_.describe(status); }, notes);
+        plan, [&] { return store_.describe(status); }, notes);
     return false;
   }
   if (refused_.plan != plan) refused_ = {};
+  end_trial();
   missing_steps_ = 0;
   return true;
 }
@@ -266,6 +268,7 @@ bool Learning::serve_given(std::shared_ptr<const PlanLookup> plan, Notes& notes)
 }
 
 void Learning::plan_given() noexcept {
+  end_trial();
   given_ = true;
   said_misfit_ = false;
   misfits_ = 0;
@@ -310,6 +313,8 @@ void Learning::end_window(std::uint64_t requests, Notes& notes) {
   if (made == 0) return;
   if (hits != 0 && arena_.plan() == refused_.plan) refused_ = {};
   if (drain_after_ > 0) --drain_after_;
+  compare_with_pool(hits != 0, notes);
+  if (trial_.away()) return;
   // mutant: learn-try-again
   try_again(notes);
   if (!arena_.plan()) return;
@@ -317,6 +322,39 @@ void Learning::end_window(std::uint64_t requests, Notes& notes) {
   if (hits != 0 && learner_.listens() && !learner_.records()) learner_.stop();
   watch_fit(made, hits, notes);
   if (options_.learns) watch_misses(made, hits, astray);
+}
+
+// A plan that changes more of what is mapped than the pool alone is set aside.
+void Learning::compare_with_pool(bool hit, Notes& notes) {
+  const DeviceProperties& properties = store_.properties();
+  if (!properties.aliases || !properties.asynchronous) return;
+  using Turn = Trial::Turn;
+  const Trial::Step step{.changes = store_.changes(),
+                         .has_plan = arena_.plan() != nullptr,
+                         .hit = hit,
+                         .handles = arena_.committed() / store_.handle_bytes(),
+                         .may_turn = planner_idle() && !looks()};
+  switch (trial_.step_ended(step)) {
+    case Turn::kGoOn:
+      return;
+    case Turn::kToPool:
+      ++counters_.plans_set_aside;
+      set_aside_ = arena_.plan();
+      learner_.stop();
+      arena_.deactivate();
+      options_.empty_arena();
+      return;
+    case Turn::kToPlan:
+      if (const auto plan = std::exchange(set_aside_, nullptr))
+        (void)serve_beside_pool(plan, notes);
+      return;
+  }
+}
+
+// Another plan serves than the one that was set aside, or none is learned.
+void Learning::end_trial() noexcept {
+  if (trial_.away()) trial_ = Trial(store_.changes());
+  set_aside_.reset();
 }
 
 // Looks for other kinds of steps when one missed, and learns again when the plan no longer

@@ -1,13 +1,14 @@
 #pragma once
 
 #include "csrc/core/spin_mutex.h"
-#include "csrc/device/device.h"
+#include "csrc/device/page_store.h"
 #include "csrc/runtime/arena.h"
 #include "csrc/runtime/foretold.h"
 #include "csrc/runtime/learner.h"
 #include "csrc/runtime/notes.h"
 #include "csrc/runtime/plan_finder.h"
 #include "csrc/runtime/planner.h"
+#include "csrc/runtime/trial.h"
 
 #include <berth/stats.h>
 
@@ -48,9 +49,11 @@ class Learning {
       kNone,
     };
     std::function<Room(const PlanLookup& plan)> make_room;
+    // The arena has no plan any more: what lies idle in it goes.
+    std::function<void()> empty_arena;
   };
   // `counters` outlives it: hits are read there, plans counted.
-  Learning(Options options, Arena& arena, Device& device, Stats& counters);
+  Learning(Options options, Arena& arena, PageStore& store, Stats& counters);
 
   // Whether it wants to hear of every request, free and use.
   [[nodiscard]] bool listens() const noexcept { return learner_.listens() || looks(); }
@@ -103,6 +106,8 @@ class Learning {
   // The steps that come are others than those before: what was learned is let go of, a plan that is
   // being made, too. False where nothing is learned, or the plan was given.
   [[nodiscard]] bool other_steps_come();
+  // The program gave back what lay idle.
+  void trimmed() noexcept { trial_.trimmed(); }
   // Serves those that come by a plan that was made before they did, as if it had been learned.
   void serve_foretold(const Foretold& foretold, Notes& notes);
 
@@ -160,12 +165,14 @@ class Learning {
   void note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept;
   void end_window(std::uint64_t requests, Notes& notes);
   void try_again(Notes& notes);
+  void compare_with_pool(bool hit, Notes& notes);
+  void end_trial() noexcept;
   void watch_fit(std::uint64_t requests, std::uint64_t hits, Notes& notes);
   void watch_misses(std::uint64_t requests, std::uint64_t hits, std::uint64_t astray);
 
   const Options options_;
   Arena& arena_;
-  Device& device_;
+  PageStore& store_;
   Stats& counters_;
   Learner learner_;
   Planner planner_;
@@ -187,6 +194,9 @@ class Learning {
   std::uint64_t grown_at_ = 0, growth_after_ = 0;
   unsigned growths_ = 0;
   bool cycle_ = false;  // the plan has steps in the same turns always
+
+  Trial trial_;
+  std::shared_ptr<const PlanLookup> set_aside_;  // by the trial
 
   Refused refused_;
   // Of arenas that were to be emptied in vain: steps to wait, how often.

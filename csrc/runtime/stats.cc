@@ -60,6 +60,7 @@ std::string Stats::to_json() const {
       {"plans_found", plans_found},
       {"plan_failures", plan_failures},
       {"plans_declined", plans_declined},
+      {"plans_set_aside", plans_set_aside},
       {"late_frees", late_frees},
       {"misuses", misuses},
       {"device_errors", device_errors},
@@ -105,8 +106,9 @@ std::string Stats::to_line() const {
   const std::string in_arena =
       arena != 0
           ? fmt::format("arena {} / bound {}", format_bytes(arena), format_bytes(arena_bound))
-      : plans_declined != 0 ? "no plan, since one would hold more than the pool"
-                            : "no plan";
+      : plans_set_aside != 0 ? "no plan, since the pool alone made fewer calls of the driver"
+      : plans_declined != 0  ? "no plan, since one would hold more than the pool"
+                             : "no plan";
   return fmt::format(
       "{} steps, {} requests: {} hits ({:.1f} %{}), {} misses ({} size, {} busy, {} lane), {} "
       "lent, "

@@ -54,6 +54,8 @@ struct Stats {
   std::uint64_t plan_failures = 0;  // plans dropped (planner or arena failed)
   // Times that a plan would have held more than the pool does, where no pages are mapped.
   std::uint64_t plans_declined = 0;
+  // Times that a plan made more calls of the driver than the pool alone, which served on.
+  std::uint64_t plans_set_aside = 0;
   std::uint64_t late_frees = 0;  // planned blocks freed after their planned lifetime
   std::uint64_t misuses = 0;     // unknown pointers, double frees
   std::uint64_t device_errors = 0;

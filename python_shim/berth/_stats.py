@@ -77,6 +77,8 @@ class Stats:
     """Plans dropped since the planner or the arena failed."""
     plans_declined: int
     """Times that a plan would have held more than the pool does, where no pages are mapped."""
+    plans_set_aside: int
+    """Times that a plan made more calls of the driver than the pool alone, which served on."""
     late_frees: int
     """Planned blocks that were freed after their planned lifetime."""
     misuses: int

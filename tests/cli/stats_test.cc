@@ -172,6 +172,8 @@ TEST_CASE("A run without a plan says why there is none", "[cli][show]") {
   REQUIRE_THAT(stats.to_line(), Contains("no plan, since one would hold more than the pool"));
   stats.plan_failures = 1;
   REQUIRE_THAT(shown(stats), Contains("its arena could not be had"));
+  stats.plans_set_aside = 1;
+  REQUIRE_THAT(stats.to_line(), Contains("the pool alone made fewer calls of the driver"));
 }
 
 TEST_CASE("A run that hits says nothing of misses", "[cli][show]") {

@@ -32,6 +32,7 @@ HANDLES = ((POOL, "[handles]"), (RUNTIME, "[handles]"), (POOL, "[property]"))
 CHECKER = (("berth_standin_test", "[checker],[driver]"),)
 MOVING = ((RUNTIME, "[small_plans]"), (RUNTIME, "[pages]"), (POOL, "[stitching]"))
 LEARNS = ((RUNTIME, "[learn]~[threads]"),)
+TRIALS = ((RUNTIME, "[trial]"),)
 FOLDERS = (("berth_plan_test", "[folder]"),)
 VERIFIES = (("berth_plan_test", "[verify]~[random]"),)
 PLACES = (("berth_place_test", "[threads]"),)
@@ -330,7 +331,7 @@ MUTANTS = (
     Mutant("parked-contents", "parked", "pages come back without their contents", Swap("= copy(true)", ""), ((DEVICE, "[parked]"),)),
     Mutant("park-undo", "parked", "pages that went stay away where others do not go", Drop(), ((DEVICE, "[parked]"),)),
     Mutant("unpark-undo", "parked", "pages that came stay where others do not come", Drop(), ((DEVICE, "[parked]"),)),
-    Mutant("pages-given-up", "pages", "pages go from an arena while a stitch still has them by other addresses", Drop(), ((RUNTIME, "[trial]"),)),
+    Mutant("pages-given-up", "pages", "pages go from an arena while a stitch still has them by other addresses", Drop(), TRIALS),
     Mutant("pages-refused", "pages", "a request is refused though an idle arena has pages", Replace("Bytes given = 0;"), ((RUNTIME, "[small_plans][limit]"),)),
     Mutant("bucket-scheduled", "2.2", "a block that is smaller than its slot is on schedule", Replace("occupancy_.put(slot, bytes.size(), id, true);"), ARENA),
     Mutant("branch-ends", "2.2", "on a branch the ends of its parents' slots are not passed", Swap("expire_ancestors(lane)", "(void)0"), ARENA),
@@ -350,6 +351,13 @@ MUTANTS = (
     Mutant("learn-shared", "learning", "a chunk that a search reads is written anew", Drop(), LEARNS),
     Mutant("learn-refused", "learning", "steps whose arena was refused are planned again and again", Swap("watch", "start"), LEARNS),
     Mutant("learn-try-again", "learning", "an arena that was refused is never asked for again", Swap("try_again(notes);", "", 2), LEARNS),
+    Mutant("trial-calm", "trial", "a step that changes much once counts", Swap("kCalm", "kCounted"), TRIALS),
+    Mutant("trial-worth", "trial", "a plan is set aside for a few calls", Swap("std::max(least / 3, kWorth * kCalm)", "least / 3"), TRIALS),
+    Mutant("trial-lost", "trial", "who made more calls goes on", Swap("== away_", "!= away_"), TRIALS),
+    Mutant("trial-return", "trial", "a plan that was set aside never comes back", Drop(), TRIALS),
+    Mutant("trial-other-steps", "trial", "a plan is set aside whose steps are others now", Drop(), TRIALS),
+    Mutant("trial-price", "trial", "trials cost as much as what they save", Swap("kTrialPart *", ""), TRIALS),
+    Mutant("trial-trimmed", "trial", "calls for what a program gave back count for the plan", Drop(), TRIALS),
     Mutant("plan-cancel", "planning", "a planner that is stopped goes on", Drop(), ((RUNTIME, "A planner that is stopped gives up what is under way"),)),
     Mutant("plan-publish", "planning", "plans that get better are not published", Replace("(void)better;"),
            ((RUNTIME, "A planner publishes plans as they get better*"),)),

@@ -43,6 +43,7 @@ class Table(unittest.TestCase):
                 "parked",
                 "kinds",
                 "learning",
+                "trial",
                 "planning",
                 "folder",
                 "plan",
