@@ -4,11 +4,11 @@ import json
 import sys
 import unittest
 
+from spill_others import COMPILED, RANKS, SCRIPTED, THREADS
 from spill_programs import (
     APART,
     CHOSEN,
     CLOSURES,
-    COMPILED,
     COPIES,
     CROWD,
     ENDS,
@@ -21,11 +21,8 @@ from spill_programs import (
     NESTED,
     PACKED,
     PLANNED,
-    RANKS,
     READS,
-    SCRIPTED,
     SECOND,
-    THREADS,
     TRAINS,
     TWO,
     WAITING,

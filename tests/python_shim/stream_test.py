@@ -9,10 +9,13 @@ import sys
 import unittest
 
 import stream_order
-from stream_programs import HEAD, PROGRAMS, SHARDED
+from stream_borders import BORDERS
+from stream_programs import HEAD, SHARDED
+from stream_programs import PROGRAMS as ORDINARY
 from support import ProgramCase, run
 
 LAUNCH_LOG = sys.argv.pop(1)
+PROGRAMS = ORDINARY | BORDERS
 # In these, calls of one stream come in another order than in the step as written.
 REORDERED = ("synchronizes",)
 
