@@ -61,8 +61,7 @@ Learning::Options Allocator::State::learning_options() {
                       .program = options.program,
                       .in_place = !options.start_threads},
           .has_room = [this](const PlanLookup& plan) { return has_room(plan); },
-          .make_room = [this](const PlanLookup& plan) { return make_room(plan); },
-          .empty_arena = [this] { (void)arena.give_back(); }};
+          .make_room = [this](const PlanLookup& plan) { return make_room(plan); }};
 }
 
 // Null where BERTH_PLAN names none, or no plan is asked for.

@@ -342,7 +342,7 @@ void Learning::compare_with_pool(bool hit, Notes& notes) {
       set_aside_ = arena_.plan();
       learner_.stop();
       arena_.deactivate();
-      options_.empty_arena();
+      (void)arena_.give_back();  // else the pool would stitch its pages for ever
       return;
     case Turn::kToPlan:
       if (const auto plan = std::exchange(set_aside_, nullptr))

@@ -49,8 +49,6 @@ class Learning {
       kNone,
     };
     std::function<Room(const PlanLookup& plan)> make_room;
-    // The arena has no plan any more: what lies idle in it goes.
-    std::function<void()> empty_arena;
   };
   // `counters` outlives it: hits are read there, plans counted.
   Learning(Options options, Arena& arena, PageStore& store, Stats& counters);
