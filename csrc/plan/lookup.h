@@ -71,6 +71,7 @@ class PlanLookup {
   static constexpr Bytes kLeastHole = Bytes{256} << 10;
   [[nodiscard]] const std::vector<ByteRange>& covered() const noexcept { return covered_; }
 
+  [[nodiscard]] bool has_buckets() const noexcept { return !buckets_.empty(); }
   // Whether a slot serves requests that are smaller than itself.
   [[nodiscard]] bool is_bucket(SlotIndex slot) const noexcept {
     return !buckets_.empty() && buckets_[slot];

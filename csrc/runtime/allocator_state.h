@@ -17,6 +17,7 @@
 #include "csrc/runtime/recording.h"
 #include "csrc/runtime/settings.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -113,9 +114,11 @@ struct Allocator::State {
   [[nodiscard]] bool is_ample() noexcept;
   void drop_leftover() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
-  // Where no pages are mapped, idle segments of the pool go back for the arena of a plan, unless
-  // more would be held with it than ever was.
+  // Whether no more is held with a plan than was before, or than should be. Where no pages are
+  // mapped, idle segments of the pool go back for its arena. O(blocks and holes of the pool).
   [[nodiscard]] Learning::Options::Room make_room(const PlanLookup& plan) noexcept;
+  // What lives in the pool longer than steps, with the parts of its pages: it stays beside a plan.
+  [[nodiscard]] Bytes beside_plan() const noexcept;
   // The most that lived, will where that is foretold, or does with so much more.
   [[nodiscard]] Bytes live_with(Bytes asked) const noexcept;
   // What may be held for the sake of a request while pages of the arena could serve it.
@@ -157,10 +160,12 @@ struct Allocator::State {
   std::uint64_t next_id = 0;    // of blocks; also counts requests
   unsigned leftover_looks = 0;  // for pages of an earlier plan, in vain
   std::uint64_t leftover_wait = 0;
-  std::uint64_t parts_at = 0;    // the request at which look_at_parts() looks next
-  bool made_room = false;        // make_room() did, ever
-  Bytes foretold_live = 0;       // in the first step that was foretold; 0 behind it
-  unsigned foretold_marks = 0;   // until then
+  std::uint64_t parts_at = 0;                 // the request at which look_at_parts() looks next
+  bool made_room = false;                     // make_room() did, ever
+  std::array<std::uint64_t, 16> marked_at{};  // next_id at the last marks
+  std::uint64_t begun_at = 0;                 // and at the first one
+  Bytes foretold_live = 0;                    // in the first step that was foretold; 0 behind it
+  unsigned foretold_marks = 0;                // until then
   std::uint64_t fill_at = 0;     // the request at which the arena is filled where no mark comes
   std::uint64_t filled_for = 0;  // the hits that were counted then
   bool forked = false, shut = false;

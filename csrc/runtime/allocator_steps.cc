@@ -21,6 +21,8 @@ constexpr unsigned kForetoldMarks = 2;
 // Where no pages are mapped and the limit is less than a third above what lives, a range for a plan
 // is one more that nothing else can use a part of.
 constexpr Bytes kNearLimit = 3;
+// What a plan may hold beyond the target, as a part of what lives: its hits are worth it.
+constexpr Bytes kWorthPart = 256;
 
 }  // namespace
 
@@ -74,7 +76,8 @@ void Allocator::expect_other_steps(const Foretold* foretold) noexcept {
 }
 
 void Allocator::State::step_ended(LaneKey lane, Notes& notes) {
-  ++counters.steps;
+  marked_at[++counters.steps % marked_at.size()] = next_id;
+  if (counters.steps == 1) begun_at = next_id;
   recording.append(trace::StepMark{recording.lane(lane)});
   // No event may be asked, no memory given back.
   // mutant: s13-step, parked-step
@@ -137,8 +140,36 @@ bool Allocator::State::is_ample() noexcept {
   return store.free_bytes(&free).ok() && store.held() + free >= 2 * counters.live_peak;
 }
 
+// The first step makes what lives on. Of later blocks those of the last steps may end with others
+// like them, in the arena then.
+Bytes Allocator::State::beside_plan() const noexcept {
+  const std::uint64_t oldest = marked_at[(counters.steps + 1) % marked_at.size()];
+  const std::uint64_t until = std::max(begun_at, oldest);
+  Bytes resident = 0, live = 0;
+  pool.for_each_block([&](const PoolBlock& block) {
+    live += block.size;
+    // mutant: room-resident
+    if (block.id <= until) resident += block.size;
+  });
+  if (live == 0) return 0;
+  const double share = static_cast<double>(resident) / static_cast<double>(live);
+  // mutant: room-parts
+  return resident + static_cast<Bytes>(share * static_cast<double>(pool.parts()));
+}
+
 Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noexcept {
   using Room = Learning::Options::Room;
+  if (device.properties().aliases) {
+    // What a foretold step holds is not known before, nor what blocks leave of their buckets, for
+    // which there is a limit of its own.
+    if (foretold_live != 0 || plan.has_buckets()) return Room::kMade;
+    const Bytes room = store.room();
+    const Bytes worth = target(0) + counters.live_peak / kWorthPart;
+    const Bytes most = std::min(std::max(store.peak(), worth),
+                                room == kMaxBytes ? kMaxBytes : store.held() + room);
+    // mutant: room-declined
+    return beside_plan() + plan.plan().arena_bytes <= most ? Room::kMade : Room::kNone;
+  }
   if (device.properties().maps_pages) return Room::kMade;
   const Bytes more = arena.growth_for(plan);
   // mutant: plain-near-limit

@@ -52,7 +52,7 @@ struct Stats {
   std::uint64_t plans_learned = 0;  // switches to a plan learned in place
   std::uint64_t plans_found = 0;    // switches to a plan found in a folder
   std::uint64_t plan_failures = 0;  // plans dropped (planner or arena failed)
-  // Times that a plan would have held more than the pool does, where no pages are mapped.
+  // Times that a plan would have held more than the pool does.
   std::uint64_t plans_declined = 0;
   // Times that a plan made more calls of the driver than the pool alone, which served on.
   std::uint64_t plans_set_aside = 0;

@@ -76,7 +76,7 @@ class Stats:
     plan_failures: int
     """Plans dropped since the planner or the arena failed."""
     plans_declined: int
-    """Times that a plan would have held more than the pool does, where no pages are mapped."""
+    """Times that a plan would have held more than the pool does."""
     plans_set_aside: int
     """Times that a plan made more calls of the driver than the pool alone, which served on."""
     late_frees: int

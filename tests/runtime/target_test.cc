@@ -171,6 +171,69 @@ TEST_CASE("Small blocks that stay share pages of the arena", "[learn][target]") 
   for (void* const pointer : kept) allocator.free(pointer);
 }
 
+// Each weight has half of a page beside it, which the pool uses and an arena cannot.
+TEST_CASE("A plan that would hold more than the pool does not serve", "[learn][target]") {
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator allocator(device, learning());
+  std::vector<void*> weights, live;
+  for (int i = 0; i < 160; ++i) {
+    weights.push_back(allocator.allocate(kPage * 3 / 2, 0));
+    live.push_back(allocator.allocate(kPage / 2, 0));
+  }
+  for (void* const block : live) allocator.free(block);
+  live.clear();
+  std::uint64_t hits = 0;
+  const auto train = [&](int steps) {
+    for (int step = 0; step < steps; ++step) {
+      hits = allocator.stats().hits;
+      for (int i = 0; i < 200; ++i) live.push_back(allocator.allocate(kPage / 2, 0));
+      for (; !live.empty(); live.pop_back()) allocator.free(live.back());
+      allocator.mark_step(0);
+    }
+    return allocator.stats().hits - hits;
+  };
+  CHECK(train(40) == 0);
+  CHECK(allocator.is_valid() == "");
+  const Stats stats = allocator.stats();
+  CAPTURE(held_of_live(stats));
+  CHECK(stats.plans_declined > 0);
+  CHECK(held_of_live(stats) <= 1.02);
+  // It serves as soon as there is room.
+  for (void* const block : weights) allocator.free(block);
+  CHECK(train(100) == 200);
+  CHECK(held_of_live(allocator.stats()) <= 1.02);
+}
+
+// What a step leaves to the next one is in the pool before the plan, and in its arena then.
+TEST_CASE("Gradients that cross the mark do not keep a plan from serving", "[learn][target]") {
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator allocator(device, learning());
+  std::vector<void*> live, gradients;
+  const auto free_all = [&](std::vector<void*>& blocks) {
+    for (; !blocks.empty(); blocks.pop_back()) allocator.free(blocks.back());
+  };
+  std::uint64_t hits = 0;
+  for (int step = 0; step < 40; ++step) {
+    hits = allocator.stats().hits;
+    for (int i = 0; i < 100; ++i) {
+      live.push_back(allocator.allocate(kPage * 3 / 2, 0));
+      if (i == 10) free_all(gradients);
+    }
+    for (int i = 0; i < 100; ++i) {
+      gradients.push_back(allocator.allocate(kPage * 3 / 2, 0));
+      allocator.free(live.back());
+      live.pop_back();
+    }
+    allocator.mark_step(0);
+  }
+  CHECK(allocator.stats().hits - hits == 200);
+  CHECK(allocator.stats().plans_declined == 0);
+  CHECK(held_of_live(allocator.stats()) <= 1.02);
+  free_all(gradients);
+}
+
 TEST_CASE("Steps that repeat make no call of the device", "[learn][target]") {
   test::SimulatedDevice device(
       {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
@@ -231,8 +294,10 @@ namespace {
 // after its step's end.
 class Planned {
  public:
-  Planned(test::SimulatedDevice& device, int pages) : allocator_(device, options()) {
+  Planned(test::SimulatedDevice& device, int pages) : allocator_(device, learning()) {
     leave_parts(pages);
+    // With parts it would not be learned.
+    if (pages > 1) allocator_.load_plan(Planned(device, 1)->plan().value());
     for (int i = 0; i < 40; ++i) step();
   }
   ~Planned() {
@@ -270,14 +335,6 @@ class Planned {
       between.push_back(allocator_.allocate(kPage / 4, 1));
     }
     for (void* const pointer : between) allocator_.free(pointer);
-  }
-  static Allocator::Options options() {
-    Allocator::Options options;
-    options.alignment = 512;
-    options.config.mode = Mode::kLearn;
-    options.config.plan_time_limit_seconds = 60;
-    options.start_threads = false;
-    return options;
   }
   Allocator allocator_;
   std::vector<void*> parts_;

@@ -188,8 +188,8 @@ std::vector<std::string> StatsSummary::advice() const {
             ? "No plan served: one was made and its arena could not be had. Give it more memory "
               "(BERTH_MEMORY_LIMIT), or see the warning arena-memory."
         : count("plans_declined") != 0
-            ? "No plan served: on plain memory its arena would have held more than the pool does. "
-              "Use BERTH_MEMORY=virtual where the driver has virtual memory."
+            ? "No plan served: its arena would have held more than the pool does. On plain memory "
+              "that is common: use BERTH_MEMORY=virtual where the driver has virtual memory."
         : count("plan_searches") != 0
             ? "No plan served: the run was searched and no step was found that repeats. Mark steps "
               "where a round of the loop ends, and keep shapes to a few."
