@@ -670,6 +670,22 @@ say(packed), say(pooled)
             3,
         )
 
+    def test_barriers_have_names_that_users_know(self):
+        self.check(
+            """
+def looking():
+    weight = torch.randn(8, 8)
+    def body(k):
+        x = torch.randn(4, 8) @ weight
+        return [float(x.numpy().sum()), x.data_ptr() != 0, torch.randn(4, 8).untyped_storage().resize_(256).nbytes(), torch.randn(3).sum()]
+    return body
+same, stats = as_eager(looking)
+names = stats.barrier_operators
+print(same, all(one in names for one in ("numpy() or the like", "data_ptr() or DLPack", "UntypedStorage.resize_()")) and "berth::" not in names, "" if "berth::" not in names else names)
+""",
+            1,
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -172,7 +172,7 @@ void Executor::check_bytes(const Instruction& instruction) const {
     const BufferNumber buffer = instruction.operands[one.operand];
     TORCH_CHECK(buffer == kNoBuffer || !buffers_[buffer] ||
                     hash_of_bytes(*buffers_[buffer].unsafeGetStorageImpl()) == one.hash,
-                name_of(program_.calls[instruction.call].op),
+                words_of(program_.calls[instruction.call].op),
                 " takes a tensor whose bytes were written behind libtorch's operators between the "
                 "call and its run in a step that berth runs by a schedule (argument tensor ",
                 one.operand, "). Say so by berth::torch::share_bytes(), in Python by numpy()");
@@ -371,7 +371,7 @@ void Executor::check_results(const Call& call, c10::ArrayRef<c10::IValue> result
   if (as_recorded) return;
   note_shapes_by_data(call.op);
   TORCH_CHECK(
-      false, name_of(call.op),
+      false, words_of(call.op),
       " made a tensor of another shape, type or size than recorded. The step runs by a schedule, "
       "and the body used the recorded one. From the next step on the operator runs when it is "
       "called");

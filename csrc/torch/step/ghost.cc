@@ -271,19 +271,19 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   std::string why;
   const auto compare = [&] {
     if (next_ == program().calls.size()) {
-      why = fmt::format("{} after the last operator", name_of(op));
+      why = fmt::format("{} after the last operator", words_of(op));
       return false;
     }
     const Call& call = program().calls[next_];
     if (!call.barrier && seen.under_modes) {
-      why = fmt::format("{} runs under a Python dispatch mode", name_of(op));
+      why = fmt::format("{} runs under a Python dispatch mode", words_of(op));
       return false;
     }
     if (!check(call, op, given, seen.device, &why)) return false;
     // What the body sets a generator to within the step is not what the schedule will draw from.
     if (!call.random || program().sets_generators || generators_.unchanged(generator_of(given)))
       return true;
-    why = fmt::format("{} draws from a generator that was set", name_of(op));
+    why = fmt::format("{} draws from a generator that was set", words_of(op));
     set_between_draws_ = true;
     return false;
   };
@@ -429,7 +429,7 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   if (!barrier.strayed) catch_up();
   if (resizes) see(expected.operands.front().storage, arguments.front().toTensor().storage());
   const Call like = expected;
-  go_on_as_written(fmt::format("{} gave or wrote something else than was recorded", name_of(op)));
+  go_on_as_written(fmt::format("{} gave or wrote something else than was recorded", words_of(op)));
   recorder_->add_run(like, arguments, results, barrier.wrote);
 }
 

@@ -54,27 +54,27 @@ bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std:
 bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
                   c10::ArrayRef<c10::IValue> arguments, c10::Device device, std::string* why) {
   if (&op.schema() != &expected.op.schema()) {
-    *why = fmt::format("{} where {} was recorded", name_of(op), name_of(expected.op));
+    *why = fmt::format("{} where {} was recorded", words_of(op), words_of(expected.op));
     return false;
   }
   if (at::GradMode::is_enabled() != expected.gradients_on) {
-    *why = fmt::format("{} is called with gradients {}, where they were {}", name_of(op),
+    *why = fmt::format("{} is called with gradients {}, where they were {}", words_of(op),
                        expected.gradients_on ? "off" : "on", expected.gradients_on ? "on" : "off");
     return false;
   }
   if (!expected.on_side() && !streams_.are_same(device, arguments)) {
-    *why = fmt::format("{} is called on another stream", name_of(op));
+    *why = fmt::format("{} is called on another stream", words_of(op));
     return false;
   }
   // mutant: barrier-modes
   if (!expected.modes->are_now()) {
-    *why = fmt::format("{} runs under another {}", name_of(op),
+    *why = fmt::format("{} runs under another {}", words_of(op),
                        expected.modes->difference(Modes::now()));
     return false;
   }
   // mutant: barrier-autocast
   if (expected.autocast != autocast_now()) {
-    *why = fmt::format("{} is called under another autocast", name_of(op));
+    *why = fmt::format("{} is called under another autocast", words_of(op));
     return false;
   }
   std::uint32_t operand = 0;
@@ -119,7 +119,7 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
   for (std::uint32_t n = 0; n < arguments.size(); ++n) {
     std::string what;
     if (check_argument(n, &what)) continue;
-    *why = fmt::format("{} takes {} in argument {}", name_of(op), what, n);
+    *why = fmt::format("{} takes {} in argument {}", words_of(op), what, n);
     return false;
   }
   return true;
@@ -202,10 +202,13 @@ void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& st
   };
   const auto given = last_of(stack, op.schema().arguments().size());
   const bool draws = facts_of(op).random && !draws_apart(generator_of(given));
+  const auto argument = draws ? std::nullopt : find_argument(op, stack, is_of_step);
   // mutant: threads-takes, threads-draws
-  if (!draws && !any_argument(op, stack, is_of_step)) return;
+  if (!draws && !argument) return;
   called_elsewhere_ = true;
-  diverge(fmt::format("{} is called on another thread", name_of(op)));
+  diverge(fmt::format("{} is called on another thread, and {}", words_of(op),
+                      draws ? std::string("draws from a generator of the step")
+                            : fmt::format("takes a tensor of the step in argument {}", *argument)));
 }
 
 bool Ghost::was_written(StorageNumber storage) const {

@@ -62,20 +62,22 @@ struct OperatorFacts {
 // pure.
 [[nodiscard]] const OperatorFacts& facts_of(const c10::OperatorHandle& op);
 
-// Whether is(const at::Tensor&, bool written) holds for a tensor that the call takes; its arguments
-// are the last ones of `stack`.
+// The first argument with a tensor for which is(const at::Tensor&, bool written) holds; the call's
+// arguments are the last ones of `stack`.
 template <typename Is>
-bool any_argument(const c10::OperatorHandle& op, const c10::Stack& stack, const Is& is) {
+std::optional<std::size_t> find_argument(const c10::OperatorHandle& op, const c10::Stack& stack,
+                                         const Is& is) {
   const OperatorFacts& facts = facts_of(op);
   const std::size_t arguments = op.schema().arguments().size();
-  bool any = false;
-  for (std::size_t n = 0; n < arguments && !any; ++n) {
+  for (std::size_t n = 0; n < arguments; ++n) {
     const c10::IValue& value = stack[stack.size() - arguments + n];
+    bool found = false;
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
-      any = any || is(tensor, static_cast<bool>(facts.writes[n]));
+      found = found || is(tensor, static_cast<bool>(facts.writes[n]));
     });
+    if (found) return n;
   }
-  return any;
+  return std::nullopt;
 }
 
 // Whether the call gives a tensor another storage as it is: a view, as recurrent networks make one

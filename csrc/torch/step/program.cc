@@ -183,7 +183,7 @@ std::string other_storage(const StepRecord& record, const StepRecord& other) {
       if (one.storage != kNoStorage &&
           !same_storage(record.storages[one.storage], other.storages[one.storage]))
         return fmt::format("operator {}: {} takes a part of another tensor's memory", n,
-                           name_of(record.calls[n].op));
+                           words_of(record.calls[n].op));
   return "a tensor has other memory";
 }
 
@@ -200,7 +200,7 @@ bool same_calls(const StepRecord& record, const StepRecord& other, std::string* 
     *why = other_storage(record, other);
   } else if (why != nullptr) {
     const auto name = [&](const StepRecord& of) {
-      return common < of.calls.size() ? name_of(of.calls[common].op) : std::string("the end");
+      return common < of.calls.size() ? words_of(of.calls[common].op) : std::string("the end");
     };
     *why = fmt::format("operator {}: {} and {}", common, name(record), name(other));
     if (common < record.calls.size() && common < other.calls.size() &&

@@ -200,7 +200,9 @@ struct StepRecord {
   std::string refusal;
 };
 
-// How the call's operators are named in messages, "aten::add.Tensor".
+// The operator's name, "aten::add.Tensor".
 [[nodiscard]] std::string name_of(const c10::OperatorHandle& op);
+// The same for people: of berth's own operators what the program did, "numpy() or the like".
+[[nodiscard]] std::string words_of(const c10::OperatorHandle& op);
 
 }  // namespace berth::torch::step

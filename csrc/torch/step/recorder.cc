@@ -30,11 +30,6 @@ void forget_kept(Call& call, std::size_t storages) {
 
 }  // namespace
 
-std::string name_of(const c10::OperatorHandle& op) {
-  const c10::OperatorName& name = op.operator_name();
-  return name.overload_name.empty() ? name.name : name.name + '.' + name.overload_name;
-}
-
 Recorder::Recorder(const Program& program, std::size_t calls,
                    std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages, LeftBehind left)
     : held_(std::move(storages)), left_(std::move(left)) {
@@ -43,7 +38,7 @@ Recorder::Recorder(const Program& program, std::size_t calls,
   settled_ = calls;
   for (std::size_t n = 0; n < calls; ++n)
     if (program.calls[n].random && !facts_of(program.calls[n].op).draws_by_shape)
-      draws_by_contents_ = name_of(program.calls[n].op);
+      draws_by_contents_ = words_of(program.calls[n].op);
   record_.calls.assign(program.calls.begin(),
                        program.calls.begin() + static_cast<std::ptrdiff_t>(calls));
   for (Call& call : record_.calls) forget_kept(call, held_.size());
@@ -81,12 +76,12 @@ void Recorder::go_on_behind(const std::vector<c10::Stream>& own) {
 }
 
 void Recorder::refuse(const c10::OperatorHandle& op, std::string_view why) {
-  if (record_.refusal.empty()) record_.refusal = fmt::format("{} {}", name_of(op), why);
+  if (record_.refusal.empty()) record_.refusal = fmt::format("{} {}", words_of(op), why);
 }
 
 void Recorder::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {
   const std::lock_guard lock(mutex_);
-  const bool writes = any_argument(op, stack, [&](const at::Tensor& tensor, bool written) {
+  const auto writes = find_argument(op, stack, [&](const at::Tensor& tensor, bool written) {
     return written && tensor.defined() && tensor.has_storage() &&
            numbers_.contains(tensor.storage().unsafeGetStorageImpl());
   });
@@ -98,7 +93,10 @@ void Recorder::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack&
     return;
   }
   // mutant: threads-writes
-  if (writes) refuse(op, "is called on another thread, and writes a tensor of the step");
+  if (writes)
+    refuse(op, fmt::format("is called on another thread, and writes a tensor of the step in "
+                           "argument {}",
+                           *writes));
 }
 
 StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker) {
@@ -496,7 +494,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     generator = generator_of(given());
     record_.sets_generators |= !generators_.unchanged(generator);
     if (!facts.draws_by_shape && !call.barrier && draws_by_contents_.empty())
-      draws_by_contents_ = name_of(op);
+      draws_by_contents_ = words_of(op);
   }
   if (hidden_)
     if (const std::string why = hidden_->before(call, given()); !why.empty()) refuse(op, why);

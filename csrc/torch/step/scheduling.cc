@@ -373,7 +373,7 @@ std::uint64_t ns_by_times_of(const Program& program, const Scheduled& scheduled)
 void count_barriers(Scheduled& of) {
   std::map<std::string, std::size_t> calls;
   for (const Call& call : of.program.calls)
-    if (call.barrier) ++calls[name_of(call.op)];
+    if (call.barrier) ++calls[words_of(call.op)];
   for (const auto& [name, count] : calls) {
     of.barriers += count;
     of.barrier_operators +=

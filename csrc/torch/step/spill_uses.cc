@@ -56,7 +56,7 @@ Spills::Use* Spills::Use::keeper() const noexcept {
 
 Spills::Use::Need Spills::Use::need(c10::Device device) {
   if (outermost == nullptr || !outermost->op_) return {};
-  Need result{.name = name_of(*outermost->op_)};
+  Need result{.name = words_of(*outermost->op_)};
   std::unordered_set<const void*> counted;
   for (const Use* use = innermost; use != nullptr; use = use->outer_)
     for (const void* const one : use->used_) {
