@@ -105,6 +105,7 @@ class Run:
         ]
         self.optimizer = kinds[seed % len(kinds)]()
         self.buffer = torch.zeros(N, N)
+        self.room = torch.empty(0)
         self.array = np.linspace(-1, 1, N * N, dtype=np.float32).reshape(N, N)
         self.view_of_weight = self.net[0].weight.detach().numpy() if seed % 7 == 0 else None
         self.generator = torch.Generator().manual_seed(seed)
@@ -229,6 +230,11 @@ BY_DATA = [
     "x[x > 0].sum() + x",
     "torch.ops.step_fuzz.keep(x).sum() * x",
     "x.masked_select(x > y).mean() + y",
+    "x[x > y].exp().mul(2).clamp(max=5).sum() * y",
+    "torch.zeros(N, N).index_put(tuple((x > 0).nonzero().t()), x[x > 0].tanh())",
+    "torch.mul(x.detach(), y.detach(), out=torch.empty(0))",
+    "torch.add(x.detach(), y.detach(), out=run.room.resize_(0)) + 1",
+    "torch.cat([x.detach(), y.detach()], out=run.room)[:N] * x",
     "torch.ops.step_fuzz.stateful(x)",
     "torch.ops.step_fuzz.draws(x)",
     "torch.ops.step_fuzz.pure(x)",

@@ -3,6 +3,7 @@
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "tests/catch.h"
+#include "tests/torch/step_bodies.h"
 
 #include <berth/step_program.h>
 
@@ -22,57 +23,9 @@
 
 namespace {
 
+using namespace berth::test::bodies;
 using berth::torch::StepProgram;
 using torch::Tensor;
-
-// As those, each plan waited for, so that tests know which step it runs.
-berth::torch::StepProgramOptions waiting(berth::torch::StepProgramOptions options = {}) {
-  options.plan_wait_seconds = std::numeric_limits<double>::infinity();
-  return options;
-}
-
-constexpr int kSteps = 9;
-
-struct Outcome {
-  std::vector<Tensor> seen;  // what each step left
-  berth::torch::StepProgramStats stats;
-};
-
-// What `body` returns, a copy of it, in each step; `made` anew for each run, with the same seed.
-using Body = std::function<Tensor(int step)>;
-Outcome run(const std::function<Body()>& make, bool scheduled,
-            const berth::torch::StepProgramOptions& options = {}) {
-  torch::manual_seed(7);
-  const Body body = make();
-  StepProgram program(waiting(options));
-  Outcome outcome;
-  for (int step = 0; step < kSteps; ++step) {
-    Tensor left;
-    if (scheduled) {
-      const auto scope = program.step();
-      left = body(step);
-    } else {
-      left = body(step);
-    }
-    outcome.seen.push_back(left.detach().clone());
-  }
-  outcome.stats = program.stats();
-  return outcome;
-}
-
-// Runs both ways, compares all bits, and returns the counters.
-berth::torch::StepProgramStats as_eager(const std::function<Body()>& make,
-                                        const berth::torch::StepProgramOptions& options = {}) {
-  const Outcome eager = run(make, false, options), scheduled = run(make, true, options);
-  CAPTURE(scheduled.stats.to_json());
-  for (int step = 0; step < kSteps; ++step) {
-    CAPTURE(step, eager.seen[step], scheduled.seen[step]);
-    REQUIRE(eager.seen[step].dtype() == scheduled.seen[step].dtype());
-    REQUIRE(eager.seen[step].sizes() == scheduled.seen[step].sizes());
-    REQUIRE(torch::equal(eager.seen[step], scheduled.seen[step]));
-  }
-  return scheduled.stats;
-}
 
 // Operators that nobody knows, whose schemas say little.
 std::int64_t count_positive(const Tensor& x) { return x.gt(0).sum().item<std::int64_t>(); }

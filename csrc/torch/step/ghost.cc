@@ -20,10 +20,6 @@ namespace berth::torch::step {
 
 namespace {
 
-c10::weak_intrusive_ptr<c10::StorageImpl> no_storage() {
-  return c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
-}
-
 // Whether both leave the same of their first calls to the body.
 bool same_rooms(const Program& a, const Program& b, std::size_t calls) {
   const auto end = a.calls.begin() + static_cast<std::ptrdiff_t>(calls);
@@ -363,7 +359,9 @@ void Ghost::expect_bytes(const Call& expected) {
 
 bool Ghost::lend(StorageNumber number, const c10::Storage* real) {
   const auto ghost = storages_[number].lock();
-  if (real != nullptr) share_bytes(*real, *ghost);
+  // What has another size by now has bytes of its own.
+  // mutant: barrier-resized-within
+  if (real != nullptr && ghost->nbytes() == real->nbytes()) share_bytes(*real, *ghost);
   return has_bytes(*ghost);
 }
 
@@ -372,6 +370,8 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   const Call& expected = program().calls[next_];
   const std::size_t below = stack->size() - expected.arguments.size();
   const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
+  const std::vector<Written> written = written_by(expected);
+  std::vector<std::uint32_t> resized;
   Barrier barrier;
   drew_ |= expected.random;
   executor_->end_lending();
@@ -397,13 +397,22 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
     const auto over = c10::make_scope_exit([&] {
       lock.lock();
       barrier_ = nullptr;
+      for (const Written& one : written)
+        if (facts_of(op).resizes || one.storage.nbytes() != one.bytes)
+          resized.push_back(one.operand);
+      // The bytes of another size are the body's.
+      for (const std::uint32_t one : resized) {
+        std::erase(lent, expected.operands[one].storage);
+        forget_size(expected.operands[one].storage);
+      }
       // Of an operator that nobody knows somebody may keep what it took.
       if (facts_of(op).opaque || barrier.strayed) return;
       for (const StorageNumber one : lent)
         if (const auto ghost = storages_[one].lock(); ghost != nullptr) take_bytes_back(*ghost);
     });
-    // What an operator of libtorch's calls inside is its own, where it is a barrier for its stream.
-    if (expected.on_side() && !keys.has(kCompositeKey) &&
+    // What an operator of libtorch's calls inside is its own, where it is a barrier for its stream
+    // or for what it does with its tensors.
+    if ((expected.on_side() || !expected.resized.empty()) && !keys.has(kCompositeKey) &&
         !is_barrier(op, last_of(*stack, expected.arguments.size())))
       run_kernel(op, keys, stack);
     else
@@ -416,10 +425,9 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
       return expected.operands[operand].storage == one;
     });
   };
-  const bool resizes = facts_of(op).resizes;
-  if (resizes) forget_size(expected);
+  std::string_view why = "wrote something else than was recorded";
   if (!barrier.strayed && std::all_of(barrier.wrote.begin(), barrier.wrote.end(), is_written) &&
-      take_results(expected, arguments, results)) {
+      resized == expected.resized && take_results(expected, arguments, results, &why)) {
     ++effects_;
     ++next_;
     follow();
@@ -427,36 +435,12 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   }
   if (expected.barrier && !barrier.strayed) executor_->skip_barrier();
   if (!barrier.strayed) catch_up();
-  if (resizes) see(expected.operands.front().storage, arguments.front().toTensor().storage());
+  for (const Written& one : written)
+    if (std::count(resized.begin(), resized.end(), one.operand) > 0)
+      see(expected.operands[one.operand].storage, one.storage);
   const Call like = expected;
-  go_on_as_written(fmt::format("{} gave or wrote something else than was recorded", words_of(op)));
+  go_on_as_written(fmt::format("{} {}", words_of(op), why));
   recorder_->add_run(like, arguments, results, barrier.wrote);
-}
-
-void Ghost::forget_size(const Call& call) {
-  const StorageNumber old = call.operands.front().storage;
-  const c10::StorageImpl* const storage = storages_[old]._unsafe_get_target();
-  outside_.forget(storage);
-  numbers_.erase(storage);
-  storages_[old] = no_storage();
-}
-
-void Ghost::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
-  const OperatorFacts& facts = facts_of(op);
-  const auto given = last_of(stack, op.schema().arguments().size());
-  for (std::size_t n = 0; n < given.size(); ++n)
-    for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
-      if (!tensor.defined() || !tensor.has_storage()) return;
-      const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
-      if (found == numbers_.end()) return;
-      const StorageNumber one = found->second;
-      if (facts.writes[n]) barrier_->wrote.push_back(one);
-      if (barrier_->strayed || !held(one) || lend(one, executor_->holder(one))) return;
-      // The schedule makes it again later.
-      barrier_->strayed = true;
-      executor_->skip_barrier();
-      catch_up();
-    });
 }
 
 std::uint64_t Ghost::effects() {

@@ -11,6 +11,7 @@
 #include "csrc/torch/step/recorder.h"
 #include "csrc/torch/step/tap.h"
 
+#include <c10/core/Storage.h>
 #include <c10/core/StorageImpl.h>
 
 #include <cstdint>
@@ -82,6 +83,9 @@ class Ghost final : public OperatorListener {
   [[nodiscard]] bool called_elsewhere() const noexcept { return called_elsewhere_; }
 
  private:
+  static c10::weak_intrusive_ptr<c10::StorageImpl> no_storage() {
+    return c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>());
+  }
   // Lets the schedule run behind the check, or go on.
   void follow();
   // The executor is this thread's again.
@@ -100,13 +104,20 @@ class Ghost final : public OperatorListener {
   // written where its results are others than the program's.
   void run_with_body(std::unique_lock<std::mutex>& lock, const c10::OperatorHandle& op,
                      c10::DispatchKeySet keys, c10::Stack* stack);
-  // The call has given its tensor's storage another size, and so another number.
-  void forget_size(const Call& call);
+  // A storage that a call writes, before it runs.
+  struct Written {
+    std::uint32_t operand = 0;
+    c10::Storage storage;
+    std::size_t bytes = 0;  // before the call
+  };
+  std::vector<Written> written_by(const Call& call) const;
+  // The call has given the storage another size, and so another number.
+  void forget_size(StorageNumber old);
   // An operator is called inside of a barrier.
   void note_within(const c10::OperatorHandle& op, const c10::Stack& stack);
-  // Whether the results are those of the program's call; notes their storages then.
+  // Whether the results are those of the program's call; notes their storages then. Else why not.
   bool take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
-                    c10::ArrayRef<c10::IValue> results);
+                    c10::ArrayRef<c10::IValue> results, std::string_view* why);
   // Has the executor take the small foreign bytes that the call takes as they are now.
   void copy_foreign(const Call& expected, c10::ArrayRef<c10::IValue> arguments);
   // Has the executor compare the bytes that the call takes from outside.

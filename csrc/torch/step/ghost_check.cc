@@ -1,5 +1,5 @@
-// Whether what the body calls, and what its barriers give, is the program's; whether other threads
-// call what is the step's.
+// Whether what the body calls, and what its barriers write and give, is the program's; whether
+// other threads call what is the step's.
 
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/ghost.h"
@@ -126,7 +126,8 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
 }
 
 bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> arguments,
-                         c10::ArrayRef<c10::IValue> results) {
+                         c10::ArrayRef<c10::IValue> results, std::string_view* why) {
+  *why = "gave something else than was recorded";
   c10::SmallVector<at::Tensor, 8> operands;
   for (std::size_t n = 0; n < arguments.size(); ++n)
     if (expected.arguments[n].form != Form::kValue)
@@ -139,9 +140,15 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
       return tensor.is_same(operand) && matches(tensor, expected.operands[one.argument]);
     }
     if (!tensor.defined()) return one.operand.storage == kNoStorage;
-    if (one.operand.storage == kNoStorage || !why_refused(tensor).empty() ||
-        !matches(tensor, one.operand) || tensor.key_set() != one.keys)
+    if (one.operand.storage == kNoStorage || !why_refused(tensor).empty()) return false;
+    if (!matches(tensor, one.operand)) {
+      *why = facts_of(expected.op).shapes_by_data
+                 ? "gave a tensor of another shape than was recorded: its arguments' contents say "
+                   "of which"
+                 : "gave a tensor of another shape or type than was recorded";
       return false;
+    }
+    if (tensor.key_set() != one.keys) return false;
     const StorageNumber number = one.operand.storage;
     const c10::Storage& storage = tensor.storage();
     c10::StorageImpl* const impl = storage.unsafeGetStorageImpl();
@@ -176,6 +183,46 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
   }
   if (expected.barrier) executor_->note_barrier(results);
   return true;
+}
+
+std::vector<Ghost::Written> Ghost::written_by(const Call& call) const {
+  std::vector<Written> written;
+  std::vector<StorageNumber> seen;
+  for (const std::uint32_t operand : call.writes) {
+    const StorageNumber one = call.operands[operand].storage;
+    if (one == kNoStorage || std::count(seen.begin(), seen.end(), one) > 0) continue;
+    seen.push_back(one);
+    if (auto storage = storages_[one].lock(); storage != nullptr) {
+      const std::size_t bytes = storage->nbytes();
+      written.push_back({operand, c10::Storage(std::move(storage)), bytes});
+    }
+  }
+  return written;
+}
+
+void Ghost::forget_size(StorageNumber old) {
+  const c10::StorageImpl* const storage = storages_[old]._unsafe_get_target();
+  outside_.forget(storage);
+  numbers_.erase(storage);
+  storages_[old] = no_storage();
+}
+
+void Ghost::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  const OperatorFacts& facts = facts_of(op);
+  const auto given = last_of(stack, op.schema().arguments().size());
+  for (std::size_t n = 0; n < given.size(); ++n)
+    for_each_tensor(given[n], form_of(given[n]), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      const auto found = numbers_.find(tensor.storage().unsafeGetStorageImpl());
+      if (found == numbers_.end()) return;
+      const StorageNumber one = found->second;
+      if (facts.writes[n]) barrier_->wrote.push_back(one);
+      if (barrier_->strayed || !held(one) || lend(one, executor_->holder(one))) return;
+      // The schedule makes it again later.
+      barrier_->strayed = true;
+      executor_->skip_barrier();
+      catch_up();
+    });
 }
 
 void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {

@@ -248,9 +248,9 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.wraps = name == "aten::_efficientzerotensor";
   facts.gives_bytes = name == "aten::set_";
   facts.fails = facts::fails_by_contents(c10::toString(op.operator_name()));
-  if (name.starts_with("aten::set_") || name.starts_with("aten::resize_"))
+  if (name.starts_with("aten::set_"))
     facts.refusal = "changes the bytes that a tensor has";
-  else if (op.hasTag(at::Tag::inplace_view))
+  else if (op.hasTag(at::Tag::inplace_view) && !name.starts_with("aten::resize_"))
     facts.view = true;  // another shape over the same bytes
   return facts;
 }

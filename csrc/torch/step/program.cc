@@ -118,8 +118,8 @@ void find_twins(Program& program) {
 bool same_call(const Call& a, const Call& b) {
   return &a.op.schema() == &b.op.schema() && a.gradients_on == b.gradients_on &&
          a.barrier == b.barrier && a.checked == b.checked && a.stream == b.stream &&
-         a.writes == b.writes && a.copied == b.copied && *a.modes == *b.modes &&
-         a.autocast == b.autocast && a.operands == b.operands &&
+         a.writes == b.writes && a.copied == b.copied && a.resized == b.resized &&
+         *a.modes == *b.modes && a.autocast == b.autocast && a.operands == b.operands &&
          a.result_tensors == b.result_tensors &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     same_argument) &&
@@ -163,7 +163,10 @@ std::string difference_of(const Call& a, const Call& b) {
   if (a.autocast != b.autocast) return "is called under another autocast";
   if (a.gradients_on != b.gradients_on) return "is called with and without gradients";
   if (a.stream != b.stream) return "is called on another stream";
-  if (a.result_tensors != b.result_tensors) return "returns a tensor of another shape";
+  if (a.result_tensors != b.result_tensors)
+    return facts_of(a.op).shapes_by_data
+               ? "returns a tensor of another shape, of which its arguments' contents say"
+               : "returns a tensor of another shape";
   return "is called another way";
 }
 

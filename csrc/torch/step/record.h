@@ -134,6 +134,9 @@ struct Call {
   // Operands of small foreign storages, in order: it takes the bytes that they had when it was
   // called.
   std::vector<std::uint32_t> copied;
+  // Operands whose storages it gives another size: behind it they are other storages, which it
+  // makes where it returns a tensor of them. Of barriers only.
+  std::vector<std::uint32_t> resized;
   // Operands whose version counters its kernel moves on, beside what is done above the tap, and how
   // far: lists in place do.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> versions;

@@ -36,9 +36,6 @@ Recorder::Recorder(const Program& program, std::size_t calls,
   record_.sets_generators = program.sets_generators;
   record_.several_streams = program.several_streams;
   settled_ = calls;
-  for (std::size_t n = 0; n < calls; ++n)
-    if (program.calls[n].random && !facts_of(program.calls[n].op).draws_by_shape)
-      draws_by_contents_ = words_of(program.calls[n].op);
   record_.calls.assign(program.calls.begin(),
                        program.calls.begin() + static_cast<std::ptrdiff_t>(calls));
   for (Call& call : record_.calls) forget_kept(call, held_.size());
@@ -176,15 +173,48 @@ void Recorder::drop_dead() {
   left_.note(static_cast<std::uint32_t>(record_.calls.size()));
 }
 
-void Recorder::forget_size(const Call& call) {
-  const StorageNumber old = call.operands.front().storage;
-  if (old == kNoStorage) return;
-  const c10::StorageImpl* const storage = held_[old]._unsafe_get_target();
-  outside_.forget(storage);
-  numbers_.erase(storage);
-  held_[old].reset();
-  std::erase(alive_, old);
-  record_.storages[old].gone = static_cast<std::uint32_t>(record_.calls.size()) + 1;
+void Recorder::find_resized(Call& call) const {
+  const bool always = facts_of(call.op).resizes;
+  std::vector<StorageNumber> seen;
+  for (const std::uint32_t operand : call.writes) {
+    const StorageNumber one = call.operands[operand].storage;
+    if (one == kNoStorage || std::count(seen.begin(), seen.end(), one) > 0) continue;
+    seen.push_back(one);
+    const auto storage = held_[one].lock();
+    // mutant: barrier-resized-unseen
+    if (always || (storage != nullptr && storage->nbytes() != record_.storages[one].bytes))
+      call.resized.push_back(operand);
+  }
+}
+
+void Recorder::forget_sizes(const Call& call) {
+  for (const std::uint32_t operand : call.resized) {
+    const StorageNumber old = call.operands[operand].storage;
+    const c10::StorageImpl* const storage = held_[old]._unsafe_get_target();
+    outside_.forget(storage);
+    numbers_.erase(storage);
+    held_[old].reset();
+    std::erase(alive_, old);
+    record_.storages[old].gone = static_cast<std::uint32_t>(record_.calls.size()) + 1;
+  }
+}
+
+bool Recorder::changes_shapes(
+    const Call& call, c10::ArrayRef<c10::IValue> results,
+    const std::vector<at::TensorImpl*>& operands,
+    const std::vector<std::pair<std::uint32_t, at::Tensor>>& written) const {
+  bool changes = std::any_of(written.begin(), written.end(), [&](const auto& one) {
+    return call.operands[one.first].storage != kNoStorage &&
+           !matches(one.second, call.operands[one.first]);
+  });
+  for (const c10::IValue& value : results)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      const auto same = std::find(operands.begin(), operands.end(), tensor.unsafeGetTensorImpl());
+      if (same == operands.end() || !tensor.defined() || !why_refused(tensor).empty()) return;
+      const Operand& operand = call.operands[static_cast<std::size_t>(same - operands.begin())];
+      changes |= operand.storage != kNoStorage && !matches(tensor, operand);
+    });
+  return changes;
 }
 
 void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments) {
@@ -200,11 +230,7 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
     } else if (argument.form == Form::kValue) {
       argument.value = value;
       argument.scalar = facts.scalars[n];
-      if (!is_plain_value(value))
-        refuse(call.op, fmt::format("takes a {}, which no step program can keep", value.tagKind()));
     }
-    if (argument.form == Form::kNested && !call.barrier)
-      refuse(call.op, "takes tensors in lists of lists, which no step program can keep");
     for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
       ++argument.tensors;
       if (const std::string_view why = why_refused(tensor); !why.empty()) {
@@ -313,11 +339,11 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
         return;
       }
       const auto same = std::find(operands.begin(), operands.end(), tensor.unsafeGetTensorImpl());
-      if (same != operands.end()) {
-        one.argument = static_cast<std::uint32_t>(same - operands.begin());
-        // What an operator returns as it came must not have changed its shape.
-        if (!matches(tensor, call.operands[one.argument]))
-          refuse(call.op, "changes the shape of a tensor in place");
+      const auto argument = static_cast<std::uint32_t>(same - operands.begin());
+      // What has another shape or storage than it came with is a result of its own.
+      if (same != operands.end() && matches(tensor, call.operands[argument]) &&
+          numbers_.contains(tensor.storage().unsafeGetStorageImpl())) {
+        one.argument = argument;
         return;
       }
       const std::size_t known = record_.storages.size();
@@ -331,8 +357,10 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
         foreign_.back() = record_.storages.back().foreign =
             is_foreign(*tensor.storage().unsafeGetStorageImpl());
         // Who has the storage has it in its new size, too.
-        // mutant: barrier-resized-foreign
-        if (facts_of(call.op).resizes) foreign_.back() |= foreign_[call.operands.front().storage];
+        for (const std::uint32_t old : call.resized) {
+          // mutant: barrier-resized-foreign
+          foreign_.back() |= foreign_[call.operands[old].storage];
+        }
       }
       one.keys = tensor.key_set();
     });
@@ -357,9 +385,6 @@ void Recorder::add(Call call) {
     const Operand& operand = call.operands[written];
     if (operand.storage == kNoStorage) continue;
     pending_[operand.storage] = 1;
-    const auto storage = held_[operand.storage].lock();
-    if (storage != nullptr && storage->nbytes() != record_.storages[operand.storage].bytes)
-      refuse(call.op, "changes the size of a tensor in place");
   }
   if (call.barrier) {
     std::fill(pending_.begin(), pending_.end(), std::uint8_t{0});
@@ -369,6 +394,24 @@ void Recorder::add(Call call) {
   }
   record_.calls.push_back(std::move(call));
 }
+
+namespace {
+
+// The tensors that a call writes, by operand.
+std::vector<std::pair<std::uint32_t, at::Tensor>> written_by(const Call& call,
+                                                             c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<std::pair<std::uint32_t, at::Tensor>> written;
+  std::uint32_t operand = 0;
+  for (const c10::IValue& value : arguments)
+    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+      if (std::count(call.writes.begin(), call.writes.end(), operand) > 0)
+        written.emplace_back(operand, tensor);
+      ++operand;
+    });
+  return written;
+}
+
+}  // namespace
 
 void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
                        c10::ArrayRef<c10::IValue> results,
@@ -388,9 +431,16 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   forget_kept(call, record_.storages.size());
   call.versions = like.versions;
   call.stream = like.stream;
-  describe_arguments(call, arguments);
+  // Before it ran they were as there: it may have changed them.
+  call.arguments = like.arguments;
+  std::uint32_t taken = 0;
+  for (const Argument& argument : call.arguments) taken += argument.tensors;
+  call.operands.assign(like.operands.begin(), like.operands.begin() + taken);
+  for (const std::uint32_t one : like.writes)
+    if (one < taken) call.writes.push_back(one);
   describe_wrote(call, wrote);
-  if (facts_of(call.op).resizes) forget_size(call);
+  find_resized(call);
+  forget_sizes(call);
   std::vector<at::TensorImpl*> operands;
   for (const c10::IValue& value : arguments)
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
@@ -470,7 +520,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   call.modes = modes_;
   call.autocast = autocast_now();
   call.random = facts.random;
-  call.barrier = keys.has(kCompositeKey) || is_barrier(op, given());
+  // mutant: barrier-objects
+  call.barrier = keys.has(kCompositeKey) || is_barrier(op, given()) || !can_be_kept(given());
   call.host_read = facts.host_read || call.barrier;
   call.backward = ::torch::autograd::get_current_graph_task_id() != -1;
   describe_arguments(call, given());
@@ -489,12 +540,13 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     counters.push_back(operands[written]->version_counter());
     versions.push_back(counters.back().enabled() ? counters.back().current_version() : 0);
   }
+  const auto written = call.barrier || !op.schema().returns().empty()
+                           ? std::vector<std::pair<std::uint32_t, at::Tensor>>()
+                           : written_by(call, given());
   at::Generator generator;
   if (call.random) {
     generator = generator_of(given());
     record_.sets_generators |= !generators_.unchanged(generator);
-    if (!facts.draws_by_shape && !call.barrier && draws_by_contents_.empty())
-      draws_by_contents_ = words_of(op);
   }
   if (hidden_)
     if (const std::string why = hidden_->before(call, given()); !why.empty()) refuse(op, why);
@@ -533,9 +585,17 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
       call.versions.emplace_back(call.writes[n], counters[n].current_version() - versions[n]);
   // mutant: barrier-wrote
   describe_wrote(call, wrote);
-  // mutant: barrier-resized
-  if (facts.resizes) forget_size(call);
+  find_resized(call);
   const auto results = last_of(*stack, stack->size() - below);
+  // The body's own tensors have another shape behind it.
+  // mutant: barrier-reshaped
+  if (!call.resized.empty() || changes_shapes(call, results, operands, written)) {
+    call.barrier = call.host_read = true;
+    call.checked = call.by_body = false;
+    call.copied.clear();
+  }
+  // mutant: barrier-resized
+  forget_sizes(call);
   describe_results(call, results, operands);
   // A result may share the bytes of an argument without its schema saying so.
   for (const ResultTensor& made : call.result_tensors)
@@ -554,10 +614,6 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
 StepRecord Recorder::take() {
   const std::lock_guard lock(mutex_);
   record_.sets_generators |= !generators_.unchanged();
-  if (record_.sets_generators && record_.refusal.empty() && !draws_by_contents_.empty())
-    record_.refusal = fmt::format(
-        "{} draws from a generator that the step sets, as often as its arguments' contents say",
-        draws_by_contents_);
   drop_dead();
   for (StorageNumber number = 0; number < held_.size(); ++number)
     record_.storages[number].outlives = !held_[number].expired();
@@ -565,12 +621,17 @@ StepRecord Recorder::take() {
   record_.left = left_.take();
   record_.held = std::move(held_);
   streams_.settle(record_.calls, settled_);
+  // How far such a draw moves a generator that the step sets, only its kernel tells.
+  // mutant: barrier-draws
+  if (record_.sets_generators)
+    for (std::uint32_t n = 0; n < record_.calls.size(); ++n)
+      if (record_.calls[n].random && !facts_of(record_.calls[n].op).draws_by_shape)
+        make_barrier(record_, n);
   for (const Call& call : record_.calls)
     record_.several_streams |= facts_of(call.op).records_stream;
   if (record_.several_streams || has_side_streams(record_)) run_at_calls(record_);
   numbers_.clear();
   within_.clear();
-  draws_by_contents_.clear();
   // A copy, since what was written down during the step stands between the step's own blocks in the
   // heap, which could not give them back.
   StepRecord copy = record_;

@@ -66,9 +66,16 @@ class Recorder final : public OperatorListener {
   void describe_arguments(Call& call, c10::ArrayRef<c10::IValue> arguments);
   // Fills in what else a barrier wrote.
   void describe_wrote(Call& call, const std::vector<StorageNumber>& wrote) const;
-  // The call has given its tensor's storage another size: from now on it is another storage, which
-  // the call makes.
-  void forget_size(const Call& call);
+  // Which of its operands' storages the call, which has run, has given another size.
+  void find_resized(Call& call) const;
+  // The call has given storages another size: from now on they are other storages, which the call
+  // makes.
+  void forget_sizes(const Call& call);
+  // Whether the call has given a tensor that it takes another shape. `written`: such tensors that
+  // it does not return.
+  bool changes_shapes(const Call& call, c10::ArrayRef<c10::IValue> results,
+                      const std::vector<at::TensorImpl*>& operands,
+                      const std::vector<std::pair<std::uint32_t, at::Tensor>>& written) const;
   // Decides when the call may run, by what it takes.
   void decide(Call& call);
   // Whether the call, which takes foreign bytes, may run later with copies of them: notes which.
@@ -93,7 +100,6 @@ class Recorder final : public OperatorListener {
   StepRecord record_;
   std::atomic<std::uint64_t> effects_{0};
   std::optional<HiddenWrites> hidden_;
-  std::string draws_by_contents_;  // an operator whose draws are not told by shapes
   std::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // By number; keeps addresses from being used again as long as somebody has the storage. What is
   // held longer stands between the blocks of the heap, which then grows.

@@ -74,7 +74,8 @@ void share(StepRecord& record, StorageNumber storage) {
   if (storage != kNoStorage) record.storages[storage].shared = true;
 }
 
-// The body runs it, whatever values it takes.
+}  // namespace
+
 void make_barrier(StepRecord& record, std::uint32_t number) {
   Call& call = record.calls[number];
   if (call.by_body) return;
@@ -91,8 +92,6 @@ void make_barrier(StepRecord& record, std::uint32_t number) {
       made.foreign = is_foreign(*there);
   }
 }
-
-}  // namespace
 
 void run_at_calls(StepRecord& record) {
   record.several_streams = true;

@@ -59,6 +59,8 @@ class StreamsOfCalls {
   std::vector<std::vector<std::size_t>> together_;  // by number - 1: which of those
 };
 
+// The body runs the call, on whatever values it takes.
+void make_barrier(StepRecord& record, std::uint32_t number);
 // Makes the record one of several streams: its calls run when they are called. Requires settle().
 void run_at_calls(StepRecord& record);
 // Whether a call is on a side stream.

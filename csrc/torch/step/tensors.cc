@@ -191,6 +191,13 @@ bool is_plain_value(const c10::IValue& value) {
   return std::all_of(elements.begin(), elements.end(), is_plain_value);
 }
 
+bool can_be_kept(c10::ArrayRef<c10::IValue> arguments) {
+  return std::all_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
+    const Form form = form_of(value);
+    return form != Form::kNested && (form != Form::kValue || is_plain_value(value));
+  });
+}
+
 c10::Device device_of(c10::ArrayRef<c10::IValue> values) {
   c10::Device found = at::kCPU;
   const auto see = [&](c10::Device one) {

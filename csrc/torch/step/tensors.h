@@ -107,5 +107,7 @@ struct Survey {
 // Whether the value is one that a record can keep: a number, text, type, device, generator, or
 // lists of those.
 [[nodiscard]] bool is_plain_value(const c10::IValue& value);
+// Whether a record can keep all that a call takes: its tensors are not in lists of lists.
+[[nodiscard]] bool can_be_kept(c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace berth::torch::step

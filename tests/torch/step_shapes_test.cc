@@ -1,0 +1,173 @@
+// Steps whose tensors get other shapes because the body says so.
+#include "tests/catch.h"
+#include "tests/torch/step_bodies.h"
+
+#include <berth/step_program.h>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace berth::test::bodies;
+using torch::Tensor;
+
+Tensor weights() { return torch::linspace(-1, 1, 64).reshape({8, 8}); }
+
+Tensor scaled(const Tensor& x, const c10::Dict<std::string, double>& by) {
+  return x.mul(by.at("factor"));
+}
+Tensor grow(const Tensor& x) {  // its schema does not say so
+  x.resize_({x.size(0) * 2});
+  return x.fill_(3).sum();
+}
+
+}  // namespace
+
+TORCH_LIBRARY(berth_shapes_test, library) {
+  library.def("scaled(Tensor x, Dict(str, float) by) -> Tensor");
+  library.def("grow(Tensor x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(berth_shapes_test, CPU, library) {
+  library.impl("scaled", scaled);
+  library.impl("grow", grow);
+}
+
+TEST_CASE("A step may give its tensors another shape", "[step][barrier]") {
+  const auto scheduled = [](const std::function<Body()>& make) {
+    for (const double share : {0.0, 0.5}) {
+      const auto stats = as_eager(make, {.memory_share = share});
+      CAPTURE(share, stats.last_refusal, stats.last_divergence);
+      CHECK(stats.refused == 0);
+      CHECK(stats.scheduled >= 5);
+    }
+  };
+  SECTION("by a place for the result that is too small") {
+    scheduled([] {
+      return [w = weights()](int) {
+        const Tensor x = torch::randn({64, 8}).matmul(w).relu();
+        Tensor sum = torch::empty({0});
+        torch::add_out(sum, x, x, 2);
+        const Tensor before = sum.mul(3);
+        sum.mul_(2);
+        return before.sum() + sum.matmul(w).sum();
+      };
+    });
+  }
+  SECTION("by one that another step left empty") {
+    scheduled([] {
+      return [w = weights(), kept = torch::empty({0})](int) mutable {
+        const Tensor x = torch::randn({64, 8}).matmul(w);
+        torch::mul_out(kept, x, x);
+        const Tensor sum = kept.sum();
+        kept = torch::empty({0});
+        return sum;
+      };
+    });
+  }
+  SECTION("by one that is too large") {
+    scheduled([] {
+      return [w = weights()](int) {
+        const Tensor x = torch::randn({16, 8}).matmul(w);
+        Tensor room = torch::ones({64, 8}).mul(2);
+        const Tensor all = room.view({-1});
+        Tensor part = room.detach();
+        part.resize_({16, 8});
+        part.copy_(x);
+        return all.sum() + part.mul(x).sum();
+      };
+    });
+  }
+  SECTION("and back") {
+    scheduled([] {
+      return [w = weights(), buffer = torch::zeros({4})](int step) {
+        const Tensor x = torch::randn({64, 8}).matmul(w).relu();
+        buffer.resize_({64, 8}).copy_(x);
+        const Tensor early = buffer.matmul(w).sum();
+        buffer.resize_({4}).fill_(step);
+        return early + buffer.sum() + x.sum();
+      };
+    });
+  }
+  SECTION("of lists that it does not return") {
+    scheduled([] {
+      return [w = weights()](int) {
+        const Tensor x = torch::randn({16, 8}).matmul(w);
+        const Tensor room = torch::ones({64, 64}), all = room.view({-1});
+        const std::vector<Tensor> parts{torch::empty({0}), room.resize_({0})};
+        at::_foreach_mul_out(parts, {x, x}, 3);
+        return parts[0].sum() + parts[1].mul(2).sum() + all.sum();
+      };
+    });
+  }
+  SECTION("within an operator that nobody knows") {
+    scheduled([] {
+      return [](int step) {
+        const Tensor x = torch::randn({64}).add(step);
+        const auto op =
+            c10::Dispatcher::singleton().findSchemaOrThrow("berth_shapes_test::grow", "");
+        const Tensor sum = op.typed<Tensor(const Tensor&)>().call(x);
+        return sum + x.mul(2).sum();
+      };
+    });
+  }
+}
+
+TEST_CASE("A barrier that gives a tensor another size than before leaves the program",
+          "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights()](int step) {
+      const Tensor x = torch::randn({8, 8}).matmul(w);
+      const Tensor mask = x.new_zeros({8});
+      mask.slice(0, 0, step < 4 ? 4 : 1 + step % 3).fill_(1);
+      Tensor chosen = torch::empty({0}, torch::kLong);
+      torch::nonzero_out(chosen, mask);
+      return chosen.sum().add(x.sum()).add(chosen.size(0));
+    };
+  });
+  CHECK(stats.refused == 0);
+  CHECK(stats.scheduled >= 2);
+}
+
+TEST_CASE("A draw whose length data decide may stand in a step that sets its generator",
+          "[step][barrier]") {
+  for (const double share : {0.0, 0.5}) {
+    const auto stats = as_eager(
+        [] {
+          return [w = weights()](int step) {
+            const Tensor x = torch::rand({64, 8}).matmul(w).abs();
+            const Tensor counts = torch::poisson(x.mul(3 + step)), after = torch::randn({8, 8});
+            const Tensor before = torch::rand({8, 8});
+            torch::manual_seed(step);
+            const Tensor again = torch::poisson(x) + torch::bernoulli(x.clamp(0, 1));
+            return (counts + again).matmul(w).matmul(before + after + torch::rand({8, 8})).sum();
+          };
+        },
+        {.memory_share = share});
+    CAPTURE(stats.to_json());
+    CHECK(stats.refused == 0);
+    CHECK(stats.scheduled >= 5);
+  }
+}
+
+TEST_CASE("A pure operator that takes an object runs when it is called", "[step][barrier]") {
+  berth::torch::pure("berth_shapes_test::scaled");
+  const auto stats = as_eager([] {
+    return [w = weights()](int step) {
+      c10::Dict<std::string, double> by;
+      by.insert("factor", 0.5 * step);
+      const auto op =
+          c10::Dispatcher::singleton().findSchemaOrThrow("berth_shapes_test::scaled", "");
+      return op.typed<Tensor(const Tensor&, const c10::Dict<std::string, double>&)>()
+          .call(torch::randn({8, 8}).matmul(w), by)
+          .relu()
+          .sum();
+    };
+  });
+  CHECK(stats.refused == 0);
+  CHECK(stats.scheduled >= 5);
+}
