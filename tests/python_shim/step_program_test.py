@@ -313,6 +313,7 @@ x, y = torch.randn(8, 8), torch.randn(9, 8)
 print(told(lambda step: (torch.randn(4, 4), torch.randn(4 + step, 4))))
 print(told(lambda step: (x.mul(2), (y if step else x).exp())))
 print(told(lambda step: torch.nonzero(torch.arange(8) > step)))
+print(told(lambda step: [torch.nonzero(one) for one in [torch.arange(8) > step] * 8]))
 print(told(lambda step: torch.cat([x] * (step + 1))))
 print(told(lambda step: x.exp() if step else x.sin()))
 def with_mode(step):
@@ -327,6 +328,7 @@ print(told(lambda step: x.exp() if step else x.sin(), before=3))
             [
                 "no two steps were the same yet: operator 1: aten::randn takes another value in argument 0",
                 "no two steps were the same yet: operator 1: aten::exp takes a tensor of another shape or type in argument 0",
+                "",  # data decide one shape
                 "no two steps were the same yet: operator 2: aten::nonzero returns a tensor of another shape, of which its arguments' contents say",
                 "no two steps were the same yet: operator 0: aten::cat takes a list of another length in argument 0",
                 "no two steps were the same yet: operator 0: aten::sin and aten::exp",

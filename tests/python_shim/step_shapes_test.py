@@ -1,4 +1,4 @@
-"""Step programs whose tensors get other shapes, in Python because the body says so."""
+"""Step programs whose tensors get other shapes, in Python: because the body says so, or because data do."""
 
 import unittest
 
@@ -25,6 +25,51 @@ for options in ({}, {"memory_budget": "60%"}):
     print(same and stats.refused == 0, stats.scheduled >= 4, "" if stats.refused == 0 and stats.scheduled >= 4 else stats)
 """,
             2,
+        )
+
+    def test_data_may_decide_shapes(self):
+        self.check(
+            """
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.router = nn.Linear(16, 32), nn.Linear(32, 3)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(3))
+    def forward(self, x):
+        x = self.enter(x).relu()
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        out = torch.zeros_like(x)
+        for n, expert in enumerate(self.experts):
+            token, rank = torch.where(chosen == n)
+            out[token] += weights[token, rank, None] * expert(x[token])
+        return x + out
+def experts():
+    net, out = Experts(), nn.Linear(32, 4)
+    optimizer = torch.optim.AdamW([*net.parameters(), *out.parameters()], 1e-3)
+    def body(k):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(out(net(torch.randn(64, 16))), torch.randint(4, (64,)))
+        loss.backward()
+        optimizer.step()
+        return [loss, *(p.grad for p in net.parameters()), *net.parameters()]
+    return body
+def masked():
+    net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 8))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def body(k):
+        optimizer.zero_grad()
+        y, mask = net(torch.randn(48, 16)), torch.rand(48) < 0.3
+        loss = nn.functional.cross_entropy(y[mask], torch.randint(8, (48,))[mask])
+        loss.backward()
+        optimizer.step()
+        return [loss, *(p.grad for p in net.parameters()), *net.parameters()]
+    return body
+for make in experts, masked:
+    for options in ({}, {"memory_budget": "60%"}):
+        same, stats = as_eager(make, steps=12, **options)
+        print(same, stats.scheduled >= 6 and 0 < stats.barriers < stats.operators, "" if same and stats.scheduled >= 6 else stats)
+""",
+            4,
         )
 
 

@@ -1,4 +1,4 @@
-// Steps whose tensors get other shapes because the body says so.
+// Steps whose tensors get other shapes: because the body says so, or because data do.
 #include "tests/catch.h"
 #include "tests/torch/step_bodies.h"
 
@@ -170,4 +170,89 @@ TEST_CASE("A pure operator that takes an object runs when it is called", "[step]
   });
   CHECK(stats.refused == 0);
   CHECK(stats.scheduled >= 5);
+}
+
+namespace {
+
+// Experts, to each of which a router sends the rows that it chooses.
+Body experts() {
+  const Tensor router = torch::randn({8, 3}), w = weights().requires_grad_(true);
+  std::vector<Tensor> of;
+  for (int n = 0; n < 3; ++n) of.push_back(torch::randn({8, 8}).requires_grad_(true));
+  return [=](int) {
+    const Tensor x = torch::randn({64, 8}).matmul(w).relu();
+    const Tensor best = x.matmul(router).argmax(1);
+    Tensor out = torch::zeros({64, 8});
+    for (int n = 0; n < 3; ++n) {
+      const Tensor rows = best.eq(n).nonzero().squeeze(1);
+      const Tensor made = x.index_select(0, rows).matmul(of[static_cast<std::size_t>(n)]).tanh();
+      out = out.index_add(0, rows, torch::dropout(made, 0.1, true));
+    }
+    const Tensor loss = out.matmul(w).square().mean();
+    loss.backward();
+    const torch::NoGradGuard no_gradients;
+    for (const Tensor& one : of) one.sub_(one.grad(), 0.01);
+    const Tensor left = torch::cat({loss.reshape({1}), w.grad().flatten(), of[1].flatten()});
+    for (const Tensor& one : of) one.mutable_grad().reset();
+    w.mutable_grad().reset();
+    return left;
+  };
+}
+
+// A mask chooses what counts; now and then as many as before.
+Body masked() {
+  const Tensor w = weights().requires_grad_(true);
+  return [=](int) {
+    const Tensor x = torch::randn({12, 8});
+    const Tensor losses = x.matmul(w).square().sum(1);
+    const Tensor chosen = losses.index({torch::rand({12}).gt(0.5)});
+    const Tensor loss = chosen.mean() + losses.sum() * 0.1;
+    loss.backward();
+    const torch::NoGradGuard no_gradients;
+    w.sub_(w.grad(), 0.01);
+    const Tensor left = torch::cat({loss.reshape({1}), w.grad().flatten()});
+    w.mutable_grad().reset();
+    return left;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("A step in which data decide shapes runs by a schedule", "[step][barrier]") {
+  for (const double share : {0.0, 0.5}) {
+    const auto stats = as_eager(experts, {.memory_share = share});
+    CAPTURE(share, stats.to_json());
+    CHECK(stats.scheduled >= 5);
+    CHECK(stats.barriers > 0);
+    // Most of it is no barrier.
+    CHECK(stats.barriers * 2 < stats.operators * 1.5);
+  }
+  const auto stats = as_eager(masked);
+  CAPTURE(stats.to_json());
+  CHECK(stats.scheduled >= 4);
+}
+
+TEST_CASE("Sizes that come with the data are those of another step", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights(), data = torch::randn({32, 8})](int step) {
+      const Tensor x = data.slice(0, 0, step % 2 == 0 ? 16 : 24).matmul(w);
+      return x.sum().add(x.relu().sum().item<float>());
+    };
+  });
+  CHECK(stats.programs == 2);
+  CHECK(stats.barriers == 0);
+}
+
+TEST_CASE("What leaves a program because data decided a shape says so", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights()](int step) {
+      const Tensor x = torch::ones({8, 8}).matmul(w);
+      const Tensor over = w.flatten().sub(step < kSteps - 1 ? 0.0 : 0.5).gt(0);
+      return over.nonzero().sum().add(x.sum());
+    };
+  });
+  CHECK(stats.scheduled == kSteps - 3);
+  CHECK_THAT(stats.last_divergence,
+             Catch::Contains("aten::nonzero gave a tensor of another shape than was recorded: its "
+                             "arguments' contents say of which"));
 }

@@ -412,8 +412,8 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
     });
     // What an operator of libtorch's calls inside is its own, where it is a barrier for its stream
     // or for what it does with its tensors.
-    if ((expected.on_side() || !expected.resized.empty()) && !keys.has(kCompositeKey) &&
-        !is_barrier(op, last_of(*stack, expected.arguments.size())))
+    if ((expected.on_side() || expected.varies || !expected.resized.empty()) &&
+        !keys.has(kCompositeKey) && !is_barrier(op, last_of(*stack, expected.arguments.size())))
       run_kernel(op, keys, stack);
     else
       run_kernel_told(op, keys, stack);
@@ -590,6 +590,14 @@ void Ghost::give_bytes() {
   for (StorageNumber one = 0; one < storages_.size(); ++one)
     if (c10::Storage* const real = held(one) ? executor_->holder(one) : nullptr; real != nullptr)
       move_bytes(*real, *storages_[one].lock());
+  for (const auto& [one, apart] : apart_) {
+    auto real = apart.lock();
+    const auto ghost = storages_[one].lock();
+    if (real == nullptr || ghost == nullptr) continue;
+    c10::Storage from(std::move(real));
+    move_bytes(from, *ghost);
+  }
+  apart_.clear();
 }
 
 void Ghost::catch_up() {

@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace berth::torch::step {
@@ -206,6 +207,8 @@ class Ghost final : public OperatorListener {
   std::list<Instructions> as_recorded_;
   Aside aside_;
   std::vector<StorageNumber> bound_;  // by the call that is checked
+  // Storages that barriers made and the body has: where the executor has their bytes.
+  std::vector<std::pair<StorageNumber, c10::weak_intrusive_ptr<c10::StorageImpl>>> apart_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> compared_;
 };
 

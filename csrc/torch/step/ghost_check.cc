@@ -3,6 +3,7 @@
 
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/ghost_storage.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -157,8 +158,8 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
                                     [&](const auto& other) { return other.first == number; });
     if (known != made.end()) return known->second.unsafeGetStorageImpl() == impl;
     const RecordedStorage& like = program().storages[number];
-    if (numbers_.contains(impl) || impl->nbytes() != like.bytes || impl->device() != like.device ||
-        is_foreign(*impl) != like.foreign)
+    if (numbers_.contains(impl) || (impl->nbytes() != like.bytes && !like.varies) ||
+        impl->device() != like.device || is_foreign(*impl) != like.foreign)
       return false;
     made.emplace_back(number, storage);
     return true;
@@ -181,7 +182,19 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
     see(number, storage);
     if (expected.by_body) executor_->bind(number, storage);
   }
-  if (expected.barrier) executor_->note_barrier(results);
+  if (!expected.barrier) return true;
+  executor_->note_barrier(results);
+  // Autograd adds in place to what nobody else has.
+  // mutant: barrier-apart
+  if (!expected.backward || program().several_streams) return true;
+  for (const auto& [number, storage] : made) {
+    c10::Storage* const here = executor_->holder(number);
+    if (here == nullptr || program().storages[number].foreign ||
+        !has_bytes(*here->unsafeGetStorageImpl()))
+      continue;
+    *here = take_apart(storage);
+    apart_.emplace_back(number, here->getWeakStorageImpl());
+  }
   return true;
 }
 

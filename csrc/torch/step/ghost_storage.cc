@@ -61,6 +61,16 @@ void share_bytes(const c10::Storage& real, c10::StorageImpl& ghost) {
       [](void* one) { delete static_cast<Spills::Hold*>(one); }, real.device()));
 }
 
+c10::Storage take_apart(const c10::Storage& storage) {
+  const Spills::Use there(storage);
+  Spills::get().forget_copy_of(*storage.unsafeGetStorageImpl());
+  c10::Storage real(c10::Storage::use_byte_size_t(), storage.nbytes(),
+                    storage.set_data_ptr(c10::DataPtr(nullptr, storage.device())),
+                    storage.allocator(), true);
+  share_bytes(real, *storage.unsafeGetStorageImpl());
+  return real;
+}
+
 void move_bytes(c10::Storage& real, c10::StorageImpl& ghost) {
   if (real.unsafeGetStorageImpl() == &ghost) return;
   if (Spills::away(*real.unsafeGetStorageImpl()) && !has_bytes(ghost)) {

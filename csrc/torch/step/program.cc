@@ -264,6 +264,7 @@ Program make_program(StepRecord first, const StepRecord& second) {
         program.kinds[n] == StorageKind::kInput && !left.contains(second.storages[n].identity);
   program.sets_generators = first.sets_generators || second.sets_generators;
   program.several_streams = first.several_streams;
+  program.varying = first.varying;
   program.calls = std::move(first.calls);
   program.storages = std::move(first.storages);
   find_twins(program);

@@ -27,6 +27,7 @@ struct Program {
   bool sets_generators = false;
   // Whether work of the step is ordered between streams: see streams.h.
   bool several_streams = false;
+  std::uint64_t varying = 0;  // as in its record
   // Whether the storage is not copied to the host: side streams may use it, or somebody behind the
   // step that an event of the step's orders, or autograd asks for its pointer.
   [[nodiscard]] bool stays(StorageNumber storage) const {

@@ -34,6 +34,7 @@ struct Operand {
   // The part may lie elsewhere in the storage in each step: a slice of a data set, or of a buffer
   // that is written in turn. `offset` is 0.
   bool moves = false;
+  bool varies = false;  // data decide its shape, which is another in each step
   bool operator==(const Operand&) const = default;
 };
 
@@ -109,6 +110,8 @@ struct Call {
   Autocast autocast = 0;                    // as it was
   bool random = false;                      // draws from a generator
   bool host_read = false;                   // the program gets something that it may act on
+  // Data decide shapes of what it takes or gives: a barrier. See data_shapes.h.
+  bool varies = false;
   // Takes something on a device, and writes or makes something on the CPU.
   bool to_host = false;
   bool backward = false;  // runs within autograd's backward
@@ -166,6 +169,7 @@ struct RecordedStorage {
   bool foreign = false;
   // A call on a side stream makes or takes it: see streams.h.
   bool shared = false;
+  bool varies = false;    // has another size in each step: `bytes` is the most that was seen
   bool outlives = false;  // somebody has it after the step
   // So many calls the body had made when nobody but the operators had it any more; kNever: it
   // outlives the step.
@@ -192,7 +196,9 @@ struct StepRecord {
   // Whether work of the step is ordered between streams: see streams.h.
   bool several_streams = false;
   bool came_before = false;  // one like it, which was not kept
-  std::uint64_t step = 0;    // which of the run's
+  // Of one in which data decide shapes: a number of its own; else 0.
+  std::uint64_t varying = 0;
+  std::uint64_t step = 0;  // which of the run's
   // What the step before this one left, and how many calls this one had made when it went.
   struct Left {
     StorageNumber storage = 0;  // of that step

@@ -45,6 +45,8 @@ Recorder::Recorder(const Program& program, std::size_t calls,
   for (StorageNumber number = 0; number < held_.size(); ++number) {
     RecordedStorage& storage = record_.storages[number];
     foreign_.push_back(storage.foreign);
+    if (const auto there = held_[number].lock(); storage.varies && there != nullptr)
+      storage.bytes = there->nbytes();
     if (const auto there = held_[number].lock(); there != nullptr && storage.of_body())
       (void)outside_.overlaps(c10::Storage(there), storage.foreign);
     storage.identity = held_[number]._unsafe_get_target();
@@ -423,6 +425,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   call.backward = like.backward;
   call.random = like.random;
   call.barrier = like.barrier;
+  call.varies = like.varies;
   call.by_body = like.by_body;
   call.host_read = like.host_read;
   call.ns = like.ns;

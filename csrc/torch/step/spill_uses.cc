@@ -67,6 +67,13 @@ Spills::Use::Need Spills::Use::need(c10::Device device) {
   return result;
 }
 
+void Spills::forget_copy_of(const c10::StorageImpl& storage) {
+  if (!on()) return;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = by_storage_.find(&storage); found != by_storage_.end())
+    forget_copy(*found->second);
+}
+
 bool Spills::Use::gave_way() noexcept { return std::exchange(gives_way, false); }
 
 void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again,

@@ -187,6 +187,8 @@ class Spills final : public RoomMaker {
   // The storage has got bytes that an operator made: they may leave. Where another stream brings
   // them, they have come with the event.
   void see(c10::StorageImpl& storage, std::shared_ptr<c10::Event> arriving = nullptr);
+  // The storage is about to be written by another one with the same bytes.
+  void forget_copy_of(const c10::StorageImpl& storage);
   // As a schedule says, for storages that others have, too. Both do nothing where the storage has
   // to stay, or is there. A device copies by the stream `by`, which waits for the current one; on
   // the CPU there is none. What uses the storage later waits for the copy.

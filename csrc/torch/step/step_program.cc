@@ -2,14 +2,13 @@
 #include "csrc/core/check.h"
 #include "csrc/core/follower.h"
 #include "csrc/core/table_memory.h"
-#include "csrc/graph/step_from_trace.h"
 #include "csrc/runtime/settings.h"
 #include "csrc/schedule/use_papers.h"
 #include "csrc/torch/shared/backend.h"
 #include "csrc/torch/shared/program.h"
-#include "csrc/torch/shared/range_numbers.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/captures.h"
+#include "csrc/torch/step/data_shapes.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/operator_facts.h"
@@ -24,6 +23,7 @@
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
+#include "csrc/torch/step/written_step.h"
 
 #include <berth/config.h>
 #include <berth/graph.h>
@@ -59,7 +59,7 @@ constexpr std::uint32_t kMostTold = 4;  // steps whose spills are reported
 // Records that wait for their like: whole ones, and those of which only a hash is kept, so that the
 // next one is kept whole before others are. After so many steps in turn of which none was known
 // steps are recorded more seldom.
-constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
+constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64, kMaxVarying = 8;
 constexpr std::string_view kNoneAlike = "no two steps were the same yet: ";
 // Steps of which no schedule ran one, after which the program is told why.
 constexpr std::size_t kToldUnlike = 16;
@@ -81,30 +81,6 @@ class Pause {
 
  private:
   std::uint32_t left_ = 0, length_ = 1;
-};
-
-// While it stands, traces that are being written say that a step runs as it was written.
-class WrittenStep {
- public:
-  WrittenStep() {
-    for (int n = 0; n < kMaxBackends; ++n)
-      if (berth::Recorder* const trace = trace_of(n))
-        ranges_[n] = begin_range(*trace, graph::kStepRange, trace::RangeKind::kUser);
-  }
-  ~WrittenStep() {
-    for (int n = 0; n < kMaxBackends; ++n)
-      if (berth::Recorder* const trace = ranges_[n] == 0 ? nullptr : trace_of(n))
-        trace->append(trace::RangeEnd{.range = ranges_[n]});
-  }
-  WrittenStep(const WrittenStep&) = delete;
-  WrittenStep& operator=(const WrittenStep&) = delete;
-
- private:
-  static berth::Recorder* trace_of(int n) {
-    Backend* const one = backend(n);
-    return one == nullptr ? nullptr : one->recorder();
-  }
-  std::uint64_t ranges_[kMaxBackends] = {};  // in each trace; 0: not in it
 };
 
 // Whether a graph is being captured that the schedule must not be in.
@@ -548,16 +524,40 @@ class StepProgram::State {
     pause_.begin();
   }
 
+  // A record of the step that this one is, if any: with the same calls, or with the same but for
+  // shapes that data decide, which vary in it.
+  std::optional<StepRecord> take_its_like(const StepRecord& record) {
+    const auto take = [this](std::deque<StepRecord>::iterator one) {
+      StepRecord taken = std::move(*one);
+      candidates_.erase(one);
+      return taken;
+    };
+    for (auto one = candidates_.begin(); one != candidates_.end(); ++one)
+      if (same_calls(*one, record)) return take(one);
+    for (StepRecord& one : varying_) {
+      if (!let_shapes_vary(one, record)) continue;
+      programs_.remove_if(
+          [&](const Scheduled& known) { return known.program.varying == one.varying; });
+      return one;
+    }
+    for (auto one = candidates_.begin(); one != candidates_.end(); ++one) {
+      if (!let_shapes_vary(*one, record)) continue;
+      one->varying = ++last_varying_;
+      if (varying_.size() == kMaxVarying) varying_.pop_front();
+      varying_.push_back(*one);
+      return take(one);
+    }
+    return std::nullopt;
+  }
+
   void learn(StepRecord record) {
     if (!candidates_.empty()) note_left(candidates_.back(), record.step, record.left);
     if (!record.refusal.empty()) {
       refuse(record.refusal);
       return;
     }
-    const auto like =
-        std::find_if(candidates_.begin(), candidates_.end(),
-                     [&](const StepRecord& other) { return same_calls(other, record); });
-    if (like == candidates_.end()) {
+    std::optional<StepRecord> first = take_its_like(record);
+    if (!first) {
       wait_for_its_like(std::move(record));
       return;
     }
@@ -571,10 +571,8 @@ class StepProgram::State {
              std::equal(record.storages.begin(), record.storages.end(),
                         one.program.storages.begin(), one.program.storages.end(), same_storage);
     });
-    StepRecord first = std::move(*like);
-    candidates_.erase(like);
     try {
-      Program program = make_program(std::move(first), record);
+      Program program = make_program(*std::move(first), record);
       time_by_roofline(program);
       find_ways(program, scheduling());
       programs_.push_front(schedule_meanwhile(program, scheduling()));
@@ -604,6 +602,8 @@ class StepProgram::State {
   std::vector<ForetoldOn> foretold_;  // of that schedule
   std::list<Scheduled> programs_;     // the one that came last first
   std::deque<StepRecord> candidates_;
+  std::deque<StepRecord> varying_;            // of programs in which data decide shapes
+  std::uint64_t last_varying_ = 0;            // number of one
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
   std::size_t unlike_ = 0;                    // steps in turn of which none was known
   std::size_t waited_ = 0;                    // steps for their like, before a schedule ran one

@@ -62,9 +62,13 @@ Operand describe(const at::Tensor& tensor, StorageNumber storage) {
 }
 
 bool matches(const at::Tensor& tensor, const Operand& operand) {
-  return (operand.moves || tensor.storage_offset() == operand.offset) &&
-         tensor.dtype() == operand.type && tensor.sizes() == c10::IntArrayRef(operand.sizes) &&
-         tensor.strides() == c10::IntArrayRef(operand.strides) &&
+  const auto same_shape = [&] {
+    return (operand.moves || tensor.storage_offset() == operand.offset) &&
+           tensor.sizes() == c10::IntArrayRef(operand.sizes) &&
+           tensor.strides() == c10::IntArrayRef(operand.strides);
+  };
+  return tensor.dtype() == operand.type &&
+         (operand.varies ? tensor.sizes().size() == operand.sizes.size() : same_shape()) &&
          tensor.unsafeGetTensorImpl()->is_wrapped_number() == operand.wrapped_number &&
          // mutant: step-conjugate
          tensor.is_conj() == operand.conjugate && tensor.is_neg() == operand.negative;
