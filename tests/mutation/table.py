@@ -526,6 +526,7 @@ MUTANTS = (
     Mutant("barrier-draws", "barrier", "a draw that contents tell the length of is put off where the step sets its generator", Swap("record_.sets_generators", "record_.sets_generators && record_.calls.empty()"), BARRIERS),
     Mutant("barrier-resized-within", "barrier", "a tensor that an operator nobody knows makes larger gets its old bytes again", Swap(" && ghost->nbytes() == real->nbytes()", ""), BARRIERS),
     Mutant("barrier-apart", "barrier", "the schedule has a reference to what a barrier makes of gradients", ALWAYS, BARRIERS),
+    Mutant("barrier-keeps", "barrier", "a sparse tensor has its values' bytes only while it is made", Swap(" || expected.keeps", ""), BARRIERS),
     Mutant("data-shapes-outside", "barrier", "sizes that come with a batch are taken for some that data decide", Swap(" || !data_decide(calls, common, other.calls[common])", ""), BARRIERS),
     Mutant("barrier-pending", "barrier", "what was put off does not count as written where a call runs with the body", Drop(), BARRIERS),
     Mutant("barrier-copied", "barrier", "small foreign bytes are read when the schedule runs", Swap("of == number", "of == number && !copy.defined()"), BARRIERS),

@@ -340,10 +340,7 @@ print(told(lambda step: x.exp() if step else x.sin(), before=3))
     def test_what_no_program_may_have_runs_as_written_and_is_named(self):
         # Each body's words stand in stats().last_refusal; none: it is scheduled, or never twice the same.
         bodies = {
-            "quantized": (
-                "torch.quantize_per_tensor(x * step, 0.1, 0, torch.qint8).dequantize().sum()",
-                "quantize_per_tensor",
-            ),
+            "quantized": ("torch.quantize_per_tensor(x * step, 0.1, 0, torch.qint8).dequantize().sum()", ""),
             "nested": (
                 "torch.nested.nested_tensor([x[0], x[1, :2]]).to_padded_tensor(step).sum()",
                 "is no dense tensor",

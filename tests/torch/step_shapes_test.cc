@@ -172,6 +172,54 @@ TEST_CASE("A pure operator that takes an object runs when it is called", "[step]
   CHECK(stats.scheduled >= 5);
 }
 
+TEST_CASE("Tensors that are not dense are those of barriers", "[step][barrier]") {
+  const auto sparse = [] {
+    const Tensor table = torch::randn({50, 8}).requires_grad_(true),
+                 w = weights().requires_grad_(true);
+    return [=](int) {
+      const Tensor ids = torch::randint(50, {16});
+      const Tensor rows = torch::embedding(table, ids, -1, false, /*sparse=*/true).matmul(w);
+      const Tensor loss = rows.relu().square().sum();
+      loss.backward();
+      const torch::NoGradGuard no_gradients;
+      const Tensor values = table.grad()._values().mul(2).sum();
+      table.add_(table.grad(), -0.01);
+      w.sub_(w.grad(), 0.01);
+      const Tensor left = torch::cat(
+          {loss.reshape({1}), values.reshape({1}), table.grad().to_dense().flatten(), w.flatten()});
+      table.mutable_grad().reset();
+      w.mutable_grad().reset();
+      return left;
+    };
+  };
+  const auto quantized = [] {
+    return [w = weights()](int) {
+      const Tensor x = torch::randn({16, 8}).matmul(w);
+      const Tensor q = torch::quantize_per_tensor(x, 0.1, 3, torch::kQInt8);
+      return q.dequantize().matmul(w).sum() + q.int_repr().sum() + x.sum();
+    };
+  };
+  const auto kept = [] {  // and what it was made of is written later
+    return [w = weights()](int) {
+      const Tensor values = torch::randn({8}).matmul(w), at = torch::arange(8).reshape({1, 8});
+      const Tensor made = torch::_sparse_coo_tensor_unsafe(at, values, {8});
+      values.mul_(2);
+      const Tensor after = made.to_dense();
+      made._values().add_(1);
+      return after.sum() + values.mul(3).sum() + made.to_dense().dot(w[0]);
+    };
+  };
+  for (const double share : {0.0, 0.6}) {
+    for (const auto& make : {std::function<Body()>(sparse), std::function<Body()>(quantized),
+                             std::function<Body()>(kept)}) {
+      const auto stats = as_eager(make, {.memory_share = share});
+      CAPTURE(share, stats.to_json());
+      CHECK(stats.refused == 0);
+      CHECK(stats.scheduled >= 5);
+    }
+  }
+}
+
 namespace {
 
 // Experts, to each of which a router sends the rows that it chooses.

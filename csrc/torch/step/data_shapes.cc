@@ -18,8 +18,9 @@ constexpr double kMostVarying = 0.75;
 
 // The same part of a storage, apart from its shape. `differs` is set where that is another one.
 bool same_but_shape(Operand& a, const Operand& b, bool& differs) {
-  if (a.storage != b.storage || a.type != b.type || a.wrapped_number != b.wrapped_number ||
-      a.conjugate != b.conjugate || a.negative != b.negative || a.sizes.size() != b.sizes.size())
+  if (a.storage != b.storage || a.opaque != b.opaque || a.type != b.type ||
+      a.wrapped_number != b.wrapped_number || a.conjugate != b.conjugate ||
+      a.negative != b.negative || a.sizes.size() != b.sizes.size())
     return false;
   const bool same = a.varies == b.varies && a.moves == b.moves && a.offset == b.offset &&
                     a.sizes == b.sizes && a.strides == b.strides;
@@ -48,7 +49,7 @@ bool same_but_value(const Argument& a, const Argument& b, bool& differs) {
 bool same_but_shapes(Call& a, const Call& b, bool& taken, bool& given) {
   if (&a.op.schema() != &b.op.schema() || a.gradients_on != b.gradients_on ||
       a.stream != b.stream || a.writes != b.writes || a.resized != b.resized ||
-      *a.modes != *b.modes || a.autocast != b.autocast ||
+      a.keeps != b.keeps || *a.modes != *b.modes || a.autocast != b.autocast ||
       a.arguments.size() != b.arguments.size() || a.operands.size() != b.operands.size() ||
       a.results.size() != b.results.size() || a.result_tensors.size() != b.result_tensors.size())
     return false;

@@ -406,13 +406,14 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
         forget_size(expected.operands[one].storage);
       }
       // Of an operator that nobody knows somebody may keep what it took.
-      if (facts_of(op).opaque || barrier.strayed) return;
+      // mutant: barrier-keeps
+      if (facts_of(op).opaque || expected.keeps || barrier.strayed) return;
       for (const StorageNumber one : lent)
         if (const auto ghost = storages_[one].lock(); ghost != nullptr) take_bytes_back(*ghost);
     });
     // What an operator of libtorch's calls inside is its own, where it is a barrier for its stream
     // or for what it does with its tensors.
-    if ((expected.on_side() || expected.varies || !expected.resized.empty()) &&
+    if ((expected.on_side() || expected.varies || expected.keeps || !expected.resized.empty()) &&
         !keys.has(kCompositeKey) && !is_barrier(op, last_of(*stack, expected.arguments.size())))
       run_kernel(op, keys, stack);
     else

@@ -23,6 +23,8 @@ bool Ghost::check_tensor(const Operand& expected, const at::Tensor& tensor, std:
     *why = what;
     return false;
   };
+  if (expected.opaque)
+    return is_opaque(tensor) || no("another tensor than one that is no dense one");
   if (!tensor.defined()) return expected.storage == kNoStorage || no("a tensor is missing");
   if (expected.storage == kNoStorage) return no("a tensor more");
   if (const std::string_view refused = why_refused(tensor); !refused.empty())
@@ -140,6 +142,7 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
       const at::Tensor& operand = operands[one.argument];
       return tensor.is_same(operand) && matches(tensor, expected.operands[one.argument]);
     }
+    if (one.operand.opaque) return is_opaque(tensor) && tensor.key_set() == one.keys;
     if (!tensor.defined()) return one.operand.storage == kNoStorage;
     if (one.operand.storage == kNoStorage || !why_refused(tensor).empty()) return false;
     if (!matches(tensor, one.operand)) {

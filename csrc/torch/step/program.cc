@@ -119,8 +119,8 @@ bool same_call(const Call& a, const Call& b) {
   return &a.op.schema() == &b.op.schema() && a.gradients_on == b.gradients_on &&
          a.barrier == b.barrier && a.checked == b.checked && a.stream == b.stream &&
          a.writes == b.writes && a.copied == b.copied && a.resized == b.resized &&
-         *a.modes == *b.modes && a.autocast == b.autocast && a.operands == b.operands &&
-         a.result_tensors == b.result_tensors &&
+         a.keeps == b.keeps && *a.modes == *b.modes && a.autocast == b.autocast &&
+         a.operands == b.operands && a.result_tensors == b.result_tensors &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     same_argument) &&
          std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(),

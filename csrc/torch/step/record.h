@@ -35,6 +35,8 @@ struct Operand {
   // that is written in turn. `offset` is 0.
   bool moves = false;
   bool varies = false;  // data decide its shape, which is another in each step
+  // No dense tensor, of which nothing is known but that. `storage` is kNoStorage.
+  bool opaque = false;
   bool operator==(const Operand&) const = default;
 };
 
@@ -112,6 +114,8 @@ struct Call {
   bool host_read = false;                   // the program gets something that it may act on
   // Data decide shapes of what it takes or gives: a barrier. See data_shapes.h.
   bool varies = false;
+  // Takes or makes tensors that are not dense, which keep what it took: a barrier.
+  bool keeps = false;
   // Takes something on a device, and writes or makes something on the CPU.
   bool to_host = false;
   bool backward = false;  // runs within autograd's backward

@@ -235,6 +235,10 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
     }
     for_each_tensor(value, argument.form, [&](const at::Tensor& tensor) {
       ++argument.tensors;
+      if (is_opaque(tensor)) {
+        call.operands.emplace_back().opaque = call.keeps = true;
+        return;
+      }
       if (const std::string_view why = why_refused(tensor); !why.empty()) {
         refuse(call.op, fmt::format("takes a tensor that {}", why));
         call.operands.emplace_back();
@@ -336,6 +340,11 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
       ++result.tensors;
       ResultTensor& one = call.result_tensors.emplace_back();
       if (!tensor.defined()) return;
+      if (is_opaque(tensor)) {
+        one.operand.opaque = true;
+        one.keys = tensor.key_set();
+        return;
+      }
       if (const std::string_view why = why_refused(tensor); !why.empty()) {
         refuse(call.op, fmt::format("makes a tensor that {}", why));
         return;
@@ -413,6 +422,23 @@ std::vector<std::pair<std::uint32_t, at::Tensor>> written_by(const Call& call,
   return written;
 }
 
+bool any_opaque(c10::ArrayRef<c10::IValue> values) {
+  return std::any_of(values.begin(), values.end(), [](const c10::IValue& value) {
+    bool any = false;
+    for_each_tensor(value, form_of(value),
+                    [&](const at::Tensor& tensor) { any |= is_opaque(tensor); });
+    return any;
+  });
+}
+
+// What a tensor that is not dense keeps may be written through it, or through what was taken.
+void count_all_written(Call& call) {
+  for (std::uint32_t n = 0; n < call.operands.size(); ++n)
+    if (call.operands[n].storage != kNoStorage &&
+        std::count(call.writes.begin(), call.writes.end(), n) == 0)
+      call.writes.push_back(n);
+}
+
 }  // namespace
 
 void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
@@ -426,6 +452,7 @@ void Recorder::add_run(const Call& like, c10::ArrayRef<c10::IValue> arguments,
   call.random = like.random;
   call.barrier = like.barrier;
   call.varies = like.varies;
+  call.keeps = like.keeps;
   call.by_body = like.by_body;
   call.host_read = like.host_read;
   call.ns = like.ns;
@@ -524,7 +551,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   call.autocast = autocast_now();
   call.random = facts.random;
   // mutant: barrier-objects
-  call.barrier = keys.has(kCompositeKey) || is_barrier(op, given()) || !can_be_kept(given());
+  call.barrier = keys.has(kCompositeKey) || is_barrier(op, given()) || !can_be_kept(given()) ||
+                 any_opaque(given());
   call.host_read = facts.host_read || call.barrier;
   call.backward = ::torch::autograd::get_current_graph_task_id() != -1;
   describe_arguments(call, given());
@@ -590,9 +618,11 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   describe_wrote(call, wrote);
   find_resized(call);
   const auto results = last_of(*stack, stack->size() - below);
+  call.keeps |= any_opaque(results);
+  if (call.keeps) count_all_written(call);
   // The body's own tensors have another shape behind it.
   // mutant: barrier-reshaped
-  if (!call.resized.empty() || changes_shapes(call, results, operands, written)) {
+  if (call.keeps || !call.resized.empty() || changes_shapes(call, results, operands, written)) {
     call.barrier = call.host_read = true;
     call.checked = call.by_body = false;
     call.copied.clear();

@@ -48,6 +48,13 @@ std::string_view why_refused(const at::Tensor& tensor) {
   return {};
 }
 
+bool is_opaque(const at::Tensor& tensor) {
+  if (!tensor.defined()) return false;
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return !impl.is_python_dispatch() && !tensor.is_nested() && !impl.is_meta() &&
+         (impl.layout() != at::kStrided || tensor.is_quantized());
+}
+
 Operand describe(const at::Tensor& tensor, StorageNumber storage) {
   Operand operand;
   operand.storage = storage;
@@ -112,6 +119,10 @@ bool resembles(const Call& call, const c10::OperatorHandle& op,
         return;
       }
       const Operand& one = call.operands[operand++];
+      if (one.opaque) {
+        alike = alike && is_opaque(tensor);
+        return;
+      }
       alike = alike && tensor.defined() == (one.storage != kNoStorage) &&
               (!tensor.defined() || (why_refused(tensor).empty() && matches(tensor, one)));
     });

@@ -46,6 +46,9 @@ void for_each_tensor(const c10::IValue& value, Form form, const Visit& visit) {
 // tell; empty where it may.
 [[nodiscard]] std::string_view why_refused(const at::Tensor& tensor);
 
+// Whether it is one of those that barriers may have all the same: sparse or quantized.
+[[nodiscard]] bool is_opaque(const at::Tensor& tensor);
+
 // The operand that `tensor` is, apart from its storage's number. Requires: defined, not refused.
 [[nodiscard]] Operand describe(const at::Tensor& tensor, StorageNumber storage);
 // Whether `tensor` is that operand, apart from its storage, and from its offset where it moves.
