@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Builds berth and runs all its tests, after set-up; closes with the line `N passed, N failed`.
 
-First build/release with everything but tests that take long, then build/asan (address and undefined behaviour) with what serves
-memory. With --all also the long ones, build/asan with all that needs no libtorch, and build/tsan (threads) with what of it is used by
-several threads. With --long build/release and its long tests alone; bench/results/long_tests.md keeps what they gave. With folders of tests, such as `tests/run pool`, build/release alone, and in it what these folders need. What cannot be
+First build/release with everything but benches and tests that take long, then build/asan (address and undefined behaviour) with what
+serves memory. With --all also benches and the long tests, build/asan with all that needs no libtorch, and build/tsan (threads) with what
+of it is used by several threads. With --long build/release with benches, and its long tests alone; bench/results/long_tests.md keeps what
+they gave. With folders of tests, such as `tests/run pool`, build/release alone, and in it what these folders need. What cannot be
 built or counts no test is one failed test, named in the output.
 """
 
@@ -33,6 +34,7 @@ def folders():
 class Runner:
     def __init__(self, jobs, everything, only_long=False, folders=()):
         self.jobs, self.everything, self.only_long, self.folders = jobs, everything, only_long, folders
+        self.benches = everything or only_long or "bench" in folders
         self.start = time.monotonic()
         self.passed, self.failures, self.skipped = 0, [], 0
         self.cases = []  # name, outcome and seconds of each test
@@ -92,6 +94,7 @@ class Runner:
             "-C",
             f"cmake/{name}.cmake",
             f"-DBERTH_WERROR={'ON' if os.environ.get('CI') else 'OFF'}",
+            f"-DBERTH_BUILD_BENCH={'ON' if self.benches and name == 'release' else 'OFF'}",
             "-DBERTH_BUILD_TESTS=ON",
         ]
         if name == "asan":
@@ -155,7 +158,7 @@ class Runner:
                 "--output-junit",
                 str(report),
             ]
-            + (["-L", "^long$"] if self.only_long else [] if self.everything else ["-LE", "^long$"])
+            + (["-L", "^long$"] if self.only_long else [] if self.benches else ["-LE", "^long$"])
             + (["-L", f"^({'|'.join(self.folders)})$"] if self.folders else [])
         )
         environment = dict(os.environ, TEST_THOROUGH="1") if self.everything or self.only_long else None

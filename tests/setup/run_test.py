@@ -77,6 +77,26 @@ class Run(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--long is a run of its own", done.stderr)
 
+    def test_benches_are_built_where_they_are_run(self):
+        for arguments, built in (
+            ([], False),
+            (["pool"], False),
+            (["bench"], True),
+            (["--long"], True),
+            (["--all"], True),
+        ):
+            with self.subTest(arguments=arguments):
+                (self.folder / "calls").write_text("")
+                _, calls = self.run_tests(*arguments)
+                release = [call for call in calls if "cmake/release.cmake" in call]
+                self.assertEqual(
+                    [f"-DBERTH_BUILD_BENCH={'ON' if built else 'OFF'}" in call for call in release], [True]
+                )
+                for call in calls:
+                    self.assertTrue("cmake/release.cmake" in call or "-DBERTH_BUILD_BENCH=ON" not in call, call)
+                tested = [call for call in calls if "--output-junit" in call][0]
+                self.assertEqual("-LE ^long$" in tested, not built, tested)
+
     def test_an_unknown_folder_is_wrong_usage_that_names_the_others(self):
         done, calls = self.run_tests("pools")
         self.assertEqual((done.returncode, calls), (2, []))
