@@ -61,7 +61,8 @@ Learning::Options Allocator::State::learning_options() {
                       .program = options.program,
                       .in_place = !options.start_threads},
           .has_room = [this](const PlanLookup& plan) { return has_room(plan); },
-          .make_room = [this](const PlanLookup& plan) { return make_room(plan); }};
+          .make_room = [this](const PlanLookup& plan) { return make_room(plan); },
+          .room_for_arena = [this] { return room_for_arena(); }};
 }
 
 // Null where BERTH_PLAN names none, or no plan is asked for.

@@ -117,6 +117,9 @@ struct Allocator::State {
   // Whether no more is held with a plan than was before, or than should be. Where no pages are
   // mapped, idle segments of the pool go back for its arena. O(blocks and holes of the pool).
   [[nodiscard]] Learning::Options::Room make_room(const PlanLookup& plan) noexcept;
+  // The largest arena beside which that is so, where pages have several addresses; no limit
+  // elsewhere.
+  [[nodiscard]] Bytes room_for_arena() const noexcept;
   // What lives in the pool longer than steps, with the parts of its pages: it stays beside a plan.
   [[nodiscard]] Bytes beside_plan() const noexcept;
   // The most that lived, will where that is foretold, or does with so much more.

@@ -157,19 +157,24 @@ Bytes Allocator::State::beside_plan() const noexcept {
   return resident + static_cast<Bytes>(share * static_cast<double>(pool.parts()));
 }
 
+Bytes Allocator::State::room_for_arena() const noexcept {
+  // What a foretold step holds is not known before.
+  if (!device.properties().aliases || foretold_live != 0) return kMaxBytes;
+  const Bytes room = store.room();
+  const Bytes worth = target(0) + counters.live_peak / kWorthPart;
+  // mutant: room-declined
+  const Bytes most =
+      std::min(std::max(store.peak(), worth), room == kMaxBytes ? kMaxBytes : store.held() + room);
+  const Bytes beside = beside_plan();
+  return most - std::min(most, beside);
+}
+
 Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noexcept {
   using Room = Learning::Options::Room;
-  if (device.properties().aliases) {
-    // What a foretold step holds is not known before, nor what blocks leave of their buckets, for
-    // which there is a limit of its own.
-    if (foretold_live != 0 || plan.has_buckets()) return Room::kMade;
-    const Bytes room = store.room();
-    const Bytes worth = target(0) + counters.live_peak / kWorthPart;
-    const Bytes most = std::min(std::max(store.peak(), worth),
-                                room == kMaxBytes ? kMaxBytes : store.held() + room);
-    // mutant: room-declined
-    return beside_plan() + plan.plan().arena_bytes <= most ? Room::kMade : Room::kNone;
-  }
+  // What blocks leave of their buckets is not known before, and has a limit of its own.
+  if (device.properties().aliases)
+    return plan.has_buckets() || plan.plan().arena_bytes <= room_for_arena() ? Room::kMade
+                                                                             : Room::kNone;
   if (device.properties().maps_pages) return Room::kMade;
   const Bytes more = arena.growth_for(plan);
   // mutant: plain-near-limit

@@ -58,14 +58,14 @@ void Learning::look_among(std::vector<PlanFolder::Found> plans) {
 void Learning::search(Search search) {
   learner_.searching(search.kind);
   ++counters_.plan_searches;
-  search.most_bytes = most_arena_bytes(counters_.live_peak);
+  search.limits = {most_arena_bytes(counters_.live_peak), options_.room_for_arena()};
   if (!planner_.in_place()) {
     search_ = std::move(search);
     return;
   }
   Learner::Excerpt excerpt;
   learner_.excerpt(search.from, excerpt);
-  planner_.submit(std::move(excerpt), search.kind, search.most_bytes, std::move(search.growth));
+  planner_.submit(std::move(excerpt), search.kind, search.limits, std::move(search.growth));
 }
 
 void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
@@ -98,8 +98,7 @@ void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
       lock.lock();
       learner_.excerpt(search->from, excerpt);
       lock.unlock();
-      planner_.submit(std::move(excerpt), search->kind, search->most_bytes,
-                      std::move(search->growth));
+      planner_.submit(std::move(excerpt), search->kind, search->limits, std::move(search->growth));
       lock.lock();
     }
   } catch (const std::exception&) {  // no memory, no thread

@@ -49,6 +49,8 @@ class Learning {
       kNone,
     };
     std::function<Room(const PlanLookup& plan)> make_room;
+    // The largest arena that a plan without buckets may have to serve now.
+    std::function<Bytes()> room_for_arena;
   };
   // `counters` outlives it: hits are read there, plans counted.
   Learning(Options options, Arena& arena, PageStore& store, Stats& counters);
@@ -125,7 +127,7 @@ class Learning {
     std::uint64_t from = 0;
     Learner::Search kind = Learner::Search::kAtMarks;
     std::vector<Arena::Growth> growth = {};
-    Bytes most_bytes = 0;  // of the plan's arena
+    Planner::Limits limits = {};
   };
   // A plan that fits the steps, but not the memory that there was.
   struct Refused {

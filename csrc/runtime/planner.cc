@@ -70,9 +70,9 @@ Planner::Planner(Options options) : options_(std::move(options)) {}
 
 Planner::~Planner() { stop(); }
 
-void Planner::submit(Learner::Excerpt excerpt, Learner::Search search, Bytes most_bytes,
+void Planner::submit(Learner::Excerpt excerpt, Learner::Search search, Limits limits,
                      std::vector<Arena::Growth> growth) {
-  start({std::move(excerpt), search, most_bytes, std::move(growth)});
+  start({std::move(excerpt), search, limits, std::move(growth)});
 }
 
 void Planner::read(const PlanFolder::Found& found) { start({.excerpt = {}, .to_read = found}); }
@@ -176,13 +176,13 @@ void Planner::plan(Job job) {
     turns_ |= std::exchange(cycle_, false) && job.search == Learner::Search::kKinds;
     if (step && !step->requests.empty() && (for_period || explains(*step))) {
       const std::optional<Plan> frame =
-          within(skeleton(*step, trace, options_.alignment), job.most_bytes);
+          within(skeleton(*step, trace, options_.alignment), job.limits.arena);
       if (!frame) return publish({});
       trace = {};
       Result result;
       result.kinds = known(steps_of(*step));
       result.cycle = cycle_ = !for_period && result.kinds.size() > step->unrolled;
-      place(make_problem(*frame), job.most_bytes, result,
+      place(make_problem(*frame), job.limits, result,
             [&](const Placement& placement, const auto& how) {
               return with_placement(*frame, *step, placement, how);
             });
@@ -193,11 +193,11 @@ void Planner::plan(Job job) {
     } else if (have_kinds && !kinds_.kinds().empty()) {
       trace = {};
       const std::optional<KindPlan> frame =
-          skeleton_within(kinds_.kinds(), options_.program, options_.alignment, job.most_bytes);
+          skeleton_within(kinds_.kinds(), options_.program, options_.alignment, job.limits.arena);
       if (!frame) return publish({});
       Result result;
       if (!for_period) result.kinds = known(kinds_.kinds());
-      place(make_problem(*frame), job.most_bytes, result,
+      place(make_problem(*frame), job.limits, result,
             [&](const Placement& placement, const auto& how) {
               return with_placement(frame->plan, placement, how);
             });
@@ -219,10 +219,10 @@ bool Planner::explains(const Step& step) const {
 }
 
 template <class Finish>
-void Planner::place(const Problem& problem, Bytes most_bytes, Result result, const Finish& finish) {
+void Planner::place(const Problem& problem, Limits limits, Result result, const Finish& finish) {
   double worth = std::numeric_limits<double>::infinity();  // bytes of an arena worth a switch
   const auto offer = [&](const Plan& plan, double share) {
-    if (plan.arena_bytes > most_bytes) return;
+    if (plan.arena_bytes > limits.arena) return;
     if (static_cast<double>(plan.arena_bytes) > worth * (1 - share)) return;
     worth = static_cast<double>(plan.arena_bytes);
     result.plan = std::make_shared<const PlanLookup>(plan);
@@ -238,6 +238,8 @@ void Planner::place(const Problem& problem, Bytes most_bytes, Result result, con
   const Plan best = finish(place_buffers(problem, options), options);
   offer(best, kWorthSwitchingInTheEnd);
   if (result.plan == nullptr) return publish({});
+  // mutant: plan-kept-large
+  if (best.arena_bytes > limits.kept && !result.plan->has_buckets()) return;
   if (!options_.plan_file.empty()) write(best);
   if (options_.folder) keep_in_folder(best);
 }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace berth {
@@ -46,10 +47,18 @@ class Planner {
   Planner(const Planner&) = delete;
   Planner& operator=(const Planner&) = delete;
 
-  // Starts planning, of arenas of `most_bytes` at most. Requires !busy(). May throw where no thread
-  // can be started.
-  void submit(Learner::Excerpt excerpt, Learner::Search search, Bytes most_bytes = kMaxBytes,
+  // The largest arena of a plan, and of one that is written or kept: a larger one may serve later
+  // in this run, and would raise the peak of another. Plans with buckets are kept, see Arena.
+  struct Limits {
+    Bytes arena = kMaxBytes;
+    Bytes kept = kMaxBytes;
+  };
+  // Starts planning. Requires !busy(). May throw where no thread can be started.
+  void submit(Learner::Excerpt excerpt, Learner::Search search, Limits limits,
               std::vector<Arena::Growth> growth = {});
+  void submit(Learner::Excerpt excerpt, Learner::Search search) {
+    submit(std::move(excerpt), search, {});
+  }
   // Starts reading a plan of the folder, under the same conditions.
   void read(const PlanFolder::Found& found);
 
@@ -78,7 +87,7 @@ class Planner {
   struct Job {
     Learner::Excerpt excerpt;
     Learner::Search search = Learner::Search::kAtMarks;
-    Bytes most_bytes = kMaxBytes;                   // of an arena
+    Limits limits = {};
     std::vector<Arena::Growth> growth = {};         // of its buckets
     std::optional<PlanFolder::Found> to_read = {};  // instead
     std::uint64_t era = 0;                          // when it was submitted
@@ -92,7 +101,7 @@ class Planner {
   void keep_in_folder(const Plan& plan);
   [[nodiscard]] bool explains(const Step& step) const;
   template <class Finish>
-  void place(const Problem& problem, Bytes most_bytes, Result result, const Finish& finish);
+  void place(const Problem& problem, Limits limits, Result result, const Finish& finish);
   void publish(Result result);
 
   const Options options_;

@@ -3,8 +3,11 @@
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/small_program.h"
+#include "tests/support/temporary_folder.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -203,6 +206,33 @@ TEST_CASE("A plan that would hold more than the pool does not serve", "[learn][t
   for (void* const block : weights) allocator.free(block);
   CHECK(train(100) == 200);
   CHECK(held_of_live(allocator.stats()) <= 1.02);
+}
+
+TEST_CASE("A plan that would hold more than the pool is kept for no other run", "[learn][target]") {
+  const test::TemporaryFolder folder;
+  const auto kept = [&](int weights) {
+    test::SimulatedDevice device(
+        {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+    Allocator::Options options = learning();
+    options.config.plan = folder.path();
+    Allocator allocator(device, options);
+    std::vector<void*> stay, live;
+    for (int i = 0; i < weights; ++i) {
+      stay.push_back(allocator.allocate(kPage * 3 / 2, 0));
+      live.push_back(allocator.allocate(kPage / 2, 0));
+    }
+    for (int step = 0; step < 10; ++step) {
+      for (; !live.empty(); live.pop_back()) allocator.free(live.back());
+      for (int i = 0; i < 200; ++i) live.push_back(allocator.allocate(kPage / 2, 0));
+      for (; !live.empty(); live.pop_back()) allocator.free(live.back());
+      allocator.mark_step(0);
+    }
+    for (void* const block : stay) allocator.free(block);
+    CHECK((allocator.stats().plans_declined == 0) == (weights == 0));
+    return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  };
+  CHECK(kept(160) == 0);
+  CHECK(kept(0) == 1);
 }
 
 // What a step leaves to the next one is in the pool before the plan, and in its arena then.
