@@ -313,6 +313,24 @@ Bytes Pool::idle() const noexcept { return state_->idle(); }
 
 std::uint64_t Pool::blocks() const noexcept { return state_->stats.blocks; }
 
+Bytes Pool::pages_of_blocks(std::uint64_t last) const noexcept {
+  Bytes bytes = 0;
+  for (const auto& segment : state_->segments) {
+    Bytes counted = 0;  // the end of the last page
+    for (const Chunk* chunk = segment->head; chunk != nullptr; chunk = chunk->next) {
+      if (chunk->kind != Chunk::Kind::kLive || chunk->id > last) continue;
+      const Bytes first = std::max(counted, align_down(chunk->first(), state_->page));
+      counted = align_up(chunk->last(), state_->page);
+      // mutant: room-parts
+      bytes += counted - first;
+    }
+  }
+  for (const Stitch& stitch : state_->stitches.live())
+    if (stitch.block->kind == Chunk::Kind::kLive && stitch.block->id <= last)
+      bytes += stitch.block->size;
+  return bytes;
+}
+
 Bytes Pool::parts() const noexcept {
   Bytes parts = 0;
   const auto add = [&](const LaneHoles& holes) {

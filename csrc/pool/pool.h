@@ -203,6 +203,9 @@ class Pool : public PageSource {
   // Whose bytes blocks may be stitched of, too; outlives the pool's last call.
   void borrow_from(PageLender* lender) noexcept;
 
+  // Bytes of the pages that live blocks lie on whose id is `last` at most; of stitched blocks their
+  // own. O(chunks).
+  [[nodiscard]] Bytes pages_of_blocks(std::uint64_t last) const noexcept;
   // Bytes of holes on pages that others use as well. O(holes).
   [[nodiscard]] Bytes parts() const noexcept;
   [[nodiscard]] std::uint64_t blocks() const noexcept;  // live. O(1)

@@ -115,12 +115,12 @@ struct Allocator::State {
   void drop_leftover() noexcept;
   [[nodiscard]] bool has_room(const PlanLookup& plan) noexcept;
   // Whether no more is held with a plan than was before, or than should be. Where no pages are
-  // mapped, idle segments of the pool go back for its arena. O(blocks and holes of the pool).
+  // mapped, idle segments of the pool go back for its arena. O(chunks of the pool).
   [[nodiscard]] Learning::Options::Room make_room(const PlanLookup& plan) noexcept;
   // The largest arena beside which that is so, where pages have several addresses; no limit
   // elsewhere.
   [[nodiscard]] Bytes room_for_arena() const noexcept;
-  // What lives in the pool longer than steps, with the parts of its pages: it stays beside a plan.
+  // The pages in the pool of what lives longer than steps: they stay beside a plan.
   [[nodiscard]] Bytes beside_plan() const noexcept;
   // The most that lived, will where that is foretold, or does with so much more.
   [[nodiscard]] Bytes live_with(Bytes asked) const noexcept;

@@ -4,6 +4,7 @@
 #include "csrc/plan/verify.h"
 #include "csrc/runtime/allocator_state.h"
 #include "csrc/runtime/foretold.h"
+#include "csrc/runtime/plan_limit.h"
 
 #include <fmt/format.h>
 
@@ -144,17 +145,8 @@ bool Allocator::State::is_ample() noexcept {
 // like them, in the arena then.
 Bytes Allocator::State::beside_plan() const noexcept {
   const std::uint64_t oldest = marked_at[(counters.steps + 1) % marked_at.size()];
-  const std::uint64_t until = std::max(begun_at, oldest);
-  Bytes resident = 0, live = 0;
-  pool.for_each_block([&](const PoolBlock& block) {
-    live += block.size;
-    // mutant: room-resident
-    if (block.id <= until) resident += block.size;
-  });
-  if (live == 0) return 0;
-  const double share = static_cast<double>(resident) / static_cast<double>(live);
-  // mutant: room-parts
-  return resident + static_cast<Bytes>(share * static_cast<double>(pool.parts()));
+  // mutant: room-resident
+  return pool.pages_of_blocks(std::max(begun_at, oldest));
 }
 
 Bytes Allocator::State::room_for_arena() const noexcept {
@@ -171,10 +163,9 @@ Bytes Allocator::State::room_for_arena() const noexcept {
 
 Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noexcept {
   using Room = Learning::Options::Room;
-  // What blocks leave of their buckets is not known before, and has a limit of its own.
   if (device.properties().aliases)
-    return plan.has_buckets() || plan.plan().arena_bytes <= room_for_arena() ? Room::kMade
-                                                                             : Room::kNone;
+    return may_need_less(plan) || plan.plan().arena_bytes <= room_for_arena() ? Room::kMade
+                                                                              : Room::kNone;
   if (device.properties().maps_pages) return Room::kMade;
   const Bytes more = arena.growth_for(plan);
   // mutant: plain-near-limit

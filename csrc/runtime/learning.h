@@ -49,7 +49,7 @@ class Learning {
       kNone,
     };
     std::function<Room(const PlanLookup& plan)> make_room;
-    // The largest arena that a plan without buckets may have to serve now.
+    // The largest arena that a plan may have to serve now, unless it may need less of it.
     std::function<Bytes()> room_for_arena;
   };
   // `counters` outlives it: hits are read there, plans counted.

@@ -69,6 +69,10 @@ Bytes most_arena_bytes(Bytes live_peak) noexcept {
   return static_cast<Bytes>(kMostOfPeak * static_cast<double>(live_peak));
 }
 
+bool may_need_less(const PlanLookup& plan) noexcept {
+  return plan.has_buckets() || plan.plan().lane_keys.size() > 1;
+}
+
 std::optional<KindPlan> skeleton_within(std::span<const StepKind> kinds,
                                         const trace::Program& program, Bytes alignment,
                                         Bytes most) {

@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/plan/build_kinds.h"
+#include "csrc/plan/lookup.h"
 #include "csrc/plan/plan.h"
 #include "csrc/trace/step_kinds.h"
 
@@ -14,6 +15,10 @@ namespace berth {
 // plan never holds much more than the program needs, whatever its kinds of steps and lanes leave
 // alive at one time.
 [[nodiscard]] Bytes most_arena_bytes(Bytes live_peak) noexcept;
+
+// Whether all of the arena may never be in use at one time: blocks leave parts of their buckets,
+// and lanes have their peaks at different times.
+[[nodiscard]] bool may_need_less(const PlanLookup& plan) noexcept;
 
 // A plan without offsets of `kinds`, the ones that serve most first, whose bound is at most `most`,
 // and at most 1.1 times what one of their steps has alive, 1.02 times with what it leaves to later

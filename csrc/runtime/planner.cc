@@ -239,7 +239,7 @@ void Planner::place(const Problem& problem, Limits limits, Result result, const 
   offer(best, kWorthSwitchingInTheEnd);
   if (result.plan == nullptr) return publish({});
   // mutant: plan-kept-large
-  if (best.arena_bytes > limits.kept && !result.plan->has_buckets()) return;
+  if (best.arena_bytes > limits.kept && !may_need_less(*result.plan)) return;
   if (!options_.plan_file.empty()) write(best);
   if (options_.folder) keep_in_folder(best);
 }

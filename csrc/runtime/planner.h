@@ -48,7 +48,7 @@ class Planner {
   Planner& operator=(const Planner&) = delete;
 
   // The largest arena of a plan, and of one that is written or kept: a larger one may serve later
-  // in this run, and would raise the peak of another. Plans with buckets are kept, see Arena.
+  // in this run, and would raise the peak of another. See may_need_less().
   struct Limits {
     Bytes arena = kMaxBytes;
     Bytes kept = kMaxBytes;
