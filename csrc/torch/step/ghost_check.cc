@@ -189,8 +189,8 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
   if (!expected.barrier) return true;
   executor_->note_barrier(results);
   // Autograd adds in place to what nobody else has. Bytes of two storages cannot leave for the
-  // host: what a body makes again under a mode, as selective checkpoints do, has to. mutant:
-  // barrier-apart
+  // host: what a body makes again under a mode, as selective checkpoints do, has to.
+  // mutant: barrier-apart
   if (!expected.backward || program().several_streams || (Spills::on() && !expected.varies))
     return true;
   for (const auto& [number, storage] : made) {
