@@ -21,11 +21,6 @@ namespace {
 
 // An arena that is so many times as large as its bound is worth a warning.
 constexpr Bytes kLooseArena = 2;
-// Beyond the peak of live bytes memory is asked for without a look at what the plan could spare up
-// to this: the part below, and a page for each end of the pool; with a plan the larger of both.
-constexpr Bytes kSlackPart = 128, kSlackPages = 2;
-// Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
-constexpr Bytes kTargetPart = 128, kTargetPages = 4;
 
 }  // namespace
 
@@ -274,37 +269,6 @@ void Allocator::State::note_held() noexcept {
     synchronizations = lane_events.synchronizations();
   }
   counters.hold(arena.committed(), pool.reserved());
-}
-
-Bytes Allocator::State::live_with(Bytes asked) const noexcept {
-  return std::max({counters.live_peak, counters.live + rounded(asked), foretold_live});
-}
-
-Bytes Allocator::State::allowance(Bytes asked) const noexcept {
-  const Bytes live = live_with(asked);
-  return std::max(std::min(store.peak(), target(asked)), live + slack(live));
-}
-
-Bytes Allocator::State::target(Bytes asked) const noexcept {
-  const DeviceProperties& properties = device.properties();
-  const Bytes live = live_with(asked);
-  const Bytes wanted = live + live / kTargetPart + kTargetPages * properties.page_bytes;
-  if (properties.aliases) return wanted;
-  // Only what plans add to what is held counts.
-  const bool planned = made_room || arena.committed() != 0;
-  // mutant: plain-target
-  return planned ? std::max(store.peak(), wanted) : 0;
-}
-
-bool Allocator::State::pool_has_target() const noexcept {
-  const DeviceProperties& properties = device.properties();
-  return properties.maps_pages && !properties.aliases;
-}
-
-// What is not worth a search beside so much that lives.
-Bytes Allocator::State::slack(Bytes live) const noexcept {
-  const Bytes part = live / kSlackPart, pages = kSlackPages * device.properties().page_bytes;
-  return arena.plan() ? std::max(part, pages) : part + pages;
 }
 
 // --- Requests -----------------------------------------------------------------------------------

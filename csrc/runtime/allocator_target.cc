@@ -1,0 +1,53 @@
+// How much memory should be held beside what lives.
+
+#include "csrc/runtime/allocator_state.h"
+
+#include <algorithm>
+
+namespace berth {
+namespace {
+
+// Beyond the peak of live bytes memory is asked for without a look at what the plan could spare up
+// to this: the part below, and a page for each end of the pool; with a plan the larger of both.
+constexpr Bytes kSlackPart = 128, kSlackPages = 2;
+// Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages;
+// beside little that lives a part of it, and two pages at least.
+constexpr Bytes kTargetPart = 128, kTargetPages = 4, kTargetPagesPart = 8;
+
+}  // namespace
+
+Bytes Allocator::State::live_with(Bytes asked) const noexcept {
+  return std::max({counters.live_peak, counters.live + rounded(asked), foretold_live});
+}
+
+Bytes Allocator::State::allowance(Bytes asked) const noexcept {
+  const Bytes live = live_with(asked);
+  return std::max(std::min(store.peak(), target(asked)), live + slack(live));
+}
+
+Bytes Allocator::State::target(Bytes asked) const noexcept {
+  const DeviceProperties& properties = device.properties();
+  const Bytes live = live_with(asked);
+  // mutant: target-little
+  const Bytes pages = std::clamp(live / kTargetPagesPart, kTargetPages / 2 * properties.page_bytes,
+                                 kTargetPages * properties.page_bytes);
+  const Bytes wanted = live + live / kTargetPart + pages;
+  if (properties.aliases) return wanted;
+  // Only what plans add to what is held counts.
+  const bool planned = made_room || arena.committed() != 0;
+  // mutant: plain-target
+  return planned ? std::max(store.peak(), wanted) : 0;
+}
+
+bool Allocator::State::pool_has_target() const noexcept {
+  const DeviceProperties& properties = device.properties();
+  return properties.maps_pages && !properties.aliases;
+}
+
+// What is not worth a search beside so much that lives.
+Bytes Allocator::State::slack(Bytes live) const noexcept {
+  const Bytes part = live / kSlackPart, pages = kSlackPages * device.properties().page_bytes;
+  return arena.plan() ? std::max(part, pages) : part + pages;
+}
+
+}  // namespace berth
