@@ -2,13 +2,15 @@
 """Builds berth and runs all its tests, after set-up; closes with the line `N passed, N failed`.
 
 First build/release with everything but benches and tests that take long, then build/asan (address and undefined behaviour) with what
-serves memory. With --all also benches and the long tests, build/asan with all that needs no libtorch, and build/tsan (threads) with what
-of it is used by several threads. With --long build/release with benches, and its long tests alone; bench/results/long_tests.md keeps what
-they gave. With folders of tests, such as `tests/run pool`, build/release alone, and in it what these folders need. What cannot be
-built or counts no test is one failed test, named in the output.
+serves memory. The second is built while the tests of the first run, with what they leave of the processors. With --all also benches and
+the long tests, build/asan with all that needs no libtorch, and build/tsan (threads) with what of it is used by several threads. With
+--long build/release with benches, and its long tests alone; bench/results/long_tests.md keeps what they gave. With folders of tests, such
+as `tests/run pool`, build/release alone, and in it what these folders need. What cannot be built or counts no test is one failed test,
+named in the output.
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -79,7 +81,9 @@ class Runner:
         names = [f"berth_tests_{name}" for name in self.folders]
         return names if all(re.search(rf"^(?:\.\.\. )?{name}\b", help_text, re.MULTILINE) for name in names) else []
 
-    def build(self, name):
+    def build(self, name, beside_tests=False):
+        """The folder of a built configuration, or None; beside tests with the lowest priority."""
+        prefix = (["nice", "-n", "19"] if beside_tests else []) + self.prefix(name)
         folder = ROOT / "build" / name
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "tests-run.log"
@@ -111,7 +115,7 @@ class Runner:
         # Goes on after an error, so that what was built is tested all the same.
         targets = self.targets(folder)
         ok = self.command(
-            self.prefix(name)
+            prefix
             + [
                 "cmake",
                 "--build",
@@ -244,16 +248,20 @@ def main():
     if arguments.long and (arguments.all or arguments.folders):
         parser.error("--long is a run of its own: neither --all nor folders go with it")
     runner = Runner(arguments.jobs, arguments.all, arguments.long, arguments.folders)
-    for name in (
+    names = (
         ["release"]
         if arguments.quick or arguments.long or arguments.folders
-        else CONFIGURATIONS
+        else list(CONFIGURATIONS)
         if arguments.all
         else ["release", "asan"]
-    ):
-        folder = runner.build(name)
-        if folder is not None:
-            runner.test(name, folder)
+    )
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        folder = runner.build(names[0])
+        for name, following in zip(names, [*names[1:], None], strict=True):
+            building = beside.submit(runner.build, following, beside_tests=True) if following else None
+            if folder is not None:
+                runner.test(name, folder)
+            folder = building.result() if building else None
     if arguments.long:
         runner.keep(ROOT / "bench/results/long_tests.md")
     runner.say("done")

@@ -13,6 +13,13 @@ case "$*" in *"--target help"*) printf 'edit_cache: phony\\nberth_tests_pool: ph
 """
 CTEST = """
 echo "ctest $*" >>"$CALLS"
+case "$*" in
+  *build/release*)
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+      [ -z "$WAITS" ] || grep -q 'cmake --build .*build/asan' "$CALLS" || sleep 1
+    done ;;
+esac
+echo "tested" >>"$CALLS"
 while [ "$1" != --output-junit ]; do shift; done
 echo '<testsuite><testcase name="pool: one" status="run"/></testsuite>' >"$2"
 """
@@ -37,12 +44,16 @@ class Run(unittest.TestCase):
             path.write_text(text)
             path.chmod(0o755)
 
-    def run_tests(self, *arguments):
+    def run_tests(self, *arguments, waits=False):
         done = subprocess.run(
             [sys.executable, "-B", self.folder / "tests/run_tests.py", "--no-setup", *arguments],
             text=True,
             capture_output=True,
-            env={"PATH": f"{self.folder}/tools:/usr/bin:/bin", "CALLS": str(self.folder / "calls")},
+            env={
+                "PATH": f"{self.folder}/tools:/usr/bin:/bin",
+                "CALLS": str(self.folder / "calls"),
+                "WAITS": "1" * waits,
+            },
         )
         return done, (self.folder / "calls").read_text().splitlines()
 
@@ -52,13 +63,13 @@ class Run(unittest.TestCase):
         builds = [call for call in calls if "--build" in call and "help" not in call]
         self.assertEqual(len(builds), 1)
         self.assertIn("--target berth_tests_pool berth_tests_plan ", builds[0])
-        self.assertIn("-L ^(pool|plan)$", calls[-1])
+        self.assertIn("-L ^(pool|plan)$", calls[-2])
         self.assertNotIn("asan", " ".join(calls))
 
     def test_a_folder_that_needs_the_whole_build_gets_it(self):
         _, calls = self.run_tests("pool", "bench")
         self.assertNotIn("--target", [call for call in calls if "--build" in call and "help" not in call][0])
-        self.assertIn("-L ^(pool|bench)$", calls[-1])
+        self.assertIn("-L ^(pool|bench)$", calls[-2])
 
     def test_without_a_folder_all_is_built_and_tested(self):
         done, calls = self.run_tests("--quick")
@@ -66,10 +77,17 @@ class Run(unittest.TestCase):
         self.assertNotIn("-L ", " ".join(calls).replace("-LE ", ""))
         self.assertFalse([call for call in calls if "berth_tests" in call])
 
+    def test_the_next_configuration_is_built_while_tests_run(self):
+        done, calls = self.run_tests(waits=True)
+        self.assertEqual(done.stdout.splitlines()[-1], "3 passed, 0 failed")
+        built = next(i for i, call in enumerate(calls) if call.startswith("cmake --build") and "build/asan" in call)
+        self.assertLess(built, calls.index("tested"))
+        self.assertEqual(calls.count("tested"), 2)
+
     def test_what_takes_long_is_run_alone_and_kept(self):
         done, calls = self.run_tests("--long")
         self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 0 failed")
-        self.assertIn("-L ^long$", calls[-1])
+        self.assertIn("-L ^long$", calls[-2])
         self.assertNotIn("asan", " ".join(calls))
         page = (self.folder / "bench/results/long_tests.md").read_text()
         self.assertIn("| pool: one | passed | 0 |", page)
