@@ -329,7 +329,7 @@ void Learning::compare_with_pool(bool hit, Notes& notes) {
   if (!properties.aliases || !properties.asynchronous) return;
   using Turn = Trial::Turn;
   const Trial::Step step{.changes = store_.changes(),
-                         .has_plan = arena_.plan() != nullptr,
+                         .plan = arena_.plan().get(),
                          .hit = hit,
                          .handles = arena_.committed() / store_.handle_bytes(),
                          .may_turn = planner_idle() && !looks()};

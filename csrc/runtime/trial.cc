@@ -46,14 +46,18 @@ bool Trial::pool_is_better(const Window& pool, const Window& plan) noexcept {
 
 Trial::Turn Trial::step_ended(const Step& step) noexcept {
   const std::uint64_t made = step.changes - std::exchange(changes_, step.changes);
-  if (!away_ && !step.has_plan) {
+  if (!away_ && step.plan == nullptr) {
     // A plan that comes later is another one.
     if (had_plan_) *this = Trial(step.changes);
     if (++steps_ > kFirstSteps) pool_.add(made, false);
     return Turn::kGoOn;
   }
   if (!std::exchange(had_plan_, true)) steps_ = 0;
-  if (++steps_ <= kSettling) return Turn::kGoOn;
+  // Plans that come one after the other do not put off the count for ever.
+  // mutant: trial-renewed
+  if (std::exchange(served_, step.plan) != step.plan && settling_ == 0) settling_ = kSettling + 1;
+  if (settling_ > 0) --settling_;
+  if (++steps_ <= kSettling || settling_ > 0) return Turn::kGoOn;
   Window& own = away_ ? pool_ : plan_;
   own.add(made, step.hit);
   if (!own.full()) return Turn::kGoOn;

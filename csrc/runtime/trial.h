@@ -24,11 +24,11 @@ class Trial {
  public:
   enum class Turn : std::uint8_t { kGoOn, kToPool, kToPlan };
   struct Step {
-    std::uint64_t changes = 0;  // made in all until its end
-    bool has_plan = false;
-    bool hit = false;           // the plan served a part of it
-    std::uint64_t handles = 0;  // in the plan's arena
-    bool may_turn = false;      // the plan may be set aside now
+    std::uint64_t changes = 0;   // made in all until its end
+    const void* plan = nullptr;  // which one serves; null: none
+    bool hit = false;            // the plan served a part of it
+    std::uint64_t handles = 0;   // in the plan's arena
+    bool may_turn = false;       // the plan may be set aside now
   };
 
   // So many changes were made before.
@@ -41,7 +41,8 @@ class Trial {
   // Whether the plan is set aside.
   [[nodiscard]] bool away() const noexcept { return away_; }
 
-  // Steps that are counted, and steps after a turn that are not: it has its own changes.
+  // Steps that are counted, and steps after a turn or a new plan that are not: it has its own
+  // changes.
   static constexpr std::size_t kCounted = 8, kSettling = 4;
   // So many more changes a step than the pool makes are worth the hits of a plan.
   static constexpr std::uint64_t kWorth = 16;
@@ -70,11 +71,13 @@ class Trial {
   Turn turn(std::uint64_t changes) noexcept;
 
   bool away_ = false, trying_ = false, had_plan_ = false;
-  std::uint64_t steps_ = 0;      // since the last turn, or since there is a plan
-  std::uint64_t changes_ = 0;    // until the step before
-  std::uint64_t turned_at_ = 0;  // changes that were made until the last turn
-  std::uint64_t cost_ = 0;       // of the last trial; 0: there was none
-  unsigned returns_ = 0;         // of the plan, in vain
+  std::uint64_t steps_ = 0;   // since the last turn, or since there is a plan
+  std::size_t settling_ = 0;  // steps that another plan has still to settle, and one that counts
+  const void* served_ = nullptr;  // the plan of the step before
+  std::uint64_t changes_ = 0;     // until the step before
+  std::uint64_t turned_at_ = 0;   // changes that were made until the last turn
+  std::uint64_t cost_ = 0;        // of the last trial; 0: there was none
+  unsigned returns_ = 0;          // of the plan, in vain
   Window pool_, plan_;
 };
 

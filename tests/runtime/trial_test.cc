@@ -5,6 +5,7 @@
 #include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
 
+#include <array>
 #include <cstdint>
 #include <random>
 #include <utility>
@@ -22,7 +23,7 @@ class Steps {
   Trial::Turn step(std::uint64_t changes, bool hit = true) {
     changes_ += changes;
     const Trial::Turn turn = trial.step_ended({.changes = changes_,
-                                               .has_plan = plan,
+                                               .plan = plan ? &plans[which] : nullptr,
                                                .hit = hit && plan,
                                                .handles = kHandles,
                                                .may_turn = may_turn});
@@ -44,6 +45,8 @@ class Steps {
 
   Trial trial;
   bool plan = false, may_turn = true;
+  std::size_t which = 0;  // of the plans
+  std::array<char, 2> plans{};
 
  private:
   std::uint64_t changes_ = 0;
@@ -80,6 +83,25 @@ TEST_CASE("Two steps of eight that change much are no reason", "[runtime][trial]
   for (int i = 0; i < 25; ++i) {
     for (int calm = 0; calm < 6; ++calm) REQUIRE(steps.step(4) == Trial::Turn::kGoOn);
     for (int burst = 0; burst < 2; ++burst) REQUIRE(steps.step(500) == Trial::Turn::kGoOn);
+  }
+}
+
+TEST_CASE("What a new plan changes at first is not counted", "[runtime][trial]") {
+  Steps steps;
+  steps.begin(3);
+  for (int i = 0; i < 25; ++i) {
+    steps.which = 1 - steps.which;
+    for (std::size_t step = 0; step < Trial::kSettling; ++step)
+      REQUIRE(steps.step(500) == Trial::Turn::kGoOn);
+    for (int step = 0; step < 4; ++step) REQUIRE(steps.step(4) == Trial::Turn::kGoOn);
+  }
+  SECTION("but a plan in each step is judged, too") {
+    std::uint64_t judged = 0;
+    for (std::uint64_t step = 1; judged == 0 && step < 100; ++step) {
+      steps.which = 1 - steps.which;
+      if (steps.step(500) == Trial::Turn::kToPool) judged = step;
+    }
+    CHECK(judged != 0);
   }
 }
 
