@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails on a sentence of more than 30 words in what users read, and on a link of a README to nothing. Usage: check_prose.py [ROOT [FILE...]]
+"""Fails on a sentence of more than 30 words in what users read, and where a README links to nothing or names a file that is missing. Usage: check_prose.py [ROOT [FILE...]]
 
 Read are the READMEs and the changelog, the comments of public headers (include/berth), the texts of the program and of errors
 (literals of csrc), and those of the Python package (its docstrings and other literals). Code counts as one word, a link by its text.
@@ -17,6 +17,7 @@ ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|al|cf)\.")
 END = re.compile(r"(?<=[.!?])(?<!\.\.)[\"')*_]*(?:\s+|$)")
 COMMAND = re.compile(r"\s+python -m ")  # an example in a help text
 ENTRY = re.compile(r"\s*\S+(?: \S+)*?\s{2,}(?=\S)")  # of a list in a help text: a name, two spaces, what it is
+NAMED = re.compile(r"`((?:bench|cmake|csrc|include|plans|python_shim|tests)/[\w./-]+)`")
 LITERAL = re.compile(
     r'R"\((?P<raw>.*?)\)"|"(?P<plain>(?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/', re.DOTALL
 )
@@ -189,6 +190,16 @@ def broken_links(path, root):
             yield text.count("\n", 0, match.start()) + 1, target
 
 
+def missing_files(path, root):
+    """(line, name) of each path from a top folder of the repository, in code, that is no file, no folder and no file without its ending."""
+    text = path.read_text(encoding="utf-8")
+    for match in NAMED.finditer(text):
+        name = match.group(1)
+        file = root / name
+        if "NAME" not in name and not file.exists() and not list(file.parent.glob(f"{file.name}.*")):
+            yield text.count("\n", 0, match.start()) + 1, name
+
+
 def headings(path):
     """The names by which a page's headings are linked to."""
     found = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -231,6 +242,10 @@ def violations(root, paths):
         if path.suffix == ".md":
             yield from (
                 f"{name}:{number}: links to {target}, which is not there" for number, target in broken_links(path, root)
+            )
+        if path.name == "README.md":
+            yield from (
+                f"{name}:{number}: names {target}, which is not there" for number, target in missing_files(path, root)
             )
 
 

@@ -83,6 +83,17 @@ class Prose(unittest.TestCase):
                 [(5, "nowhere.md"), (5, "there.md#none"), (6, "../outside.md"), (8, "nothing.md")],
             )
 
+    def test_a_file_that_is_named_and_missing_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            (root / "csrc/core").mkdir(parents=True)
+            (root / "csrc/core/file.h").write_text("")
+            page = root / "README.md"
+            page.write_text(
+                "`csrc/core/file.h` `csrc/core/file` `csrc/core`\n`bench/results/NAME.md` `x/y`\n`csrc/core/fil`\n"
+            )
+            self.assertEqual(list(check_prose.missing_files(page, root)), [(3, "csrc/core/fil")])
+
     def test_all_files_that_users_read_are_read(self):
         for name in (
             "README.md",
