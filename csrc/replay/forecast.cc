@@ -5,6 +5,7 @@
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/through_caching_model.h"
+#include "csrc/trace/held_segments.h"
 #include "csrc/trace/snapshot.h"
 #include "csrc/trace/step_coverage.h"
 #include "csrc/trace/traced_run.h"
@@ -61,16 +62,9 @@ void weigh(const Trace& trace, const std::optional<Step>& step, Forecast& result
 
 // What PyTorch's allocator reserved by the segments of the trace.
 void take_measured(const Trace& trace, Forecast& result) {
-  Bytes now = 0, peak = 0;
-  bool any = false;
-  for (const trace::Entry& entry : trace.entries) {
-    const auto* segment = std::get_if<trace::Segment>(&entry.event);
-    if (segment == nullptr) continue;
-    any = true;
-    now = segment->reserve ? now + segment->bytes : now - std::min(now, segment->bytes);
-    peak = std::max(peak, now);
-  }
-  if (any) (peak < result.live ? result.contradicting : result.measured) = peak;
+  HeldSegments held;
+  for (const trace::Entry& entry : trace.entries) held.see(entry);
+  if (held.any) (held.peak < result.live ? result.contradicting : result.measured) = held.peak;
 }
 
 void count_hits(const Workload& workload, const Result& replayed, Forecast& result) {

@@ -4,6 +4,7 @@
 #include "csrc/core/file.h"
 #include "csrc/facts/rounding.h"
 #include "csrc/trace/gzip.h"
+#include "csrc/trace/held_segments.h"
 #include "csrc/trace/pickle.h"
 #include "csrc/trace/snapshot_frames.h"
 
@@ -529,14 +530,10 @@ class SnapshotReader {
     }
     const Bytes end = snapshot_.reserved_at_end + shrunk;
     snapshot_.reserved_at_start = end > grown ? end - grown : 0;
-    Bytes now = snapshot_.reserved_at_start;
-    snapshot_.reserved_peak = std::max(now, snapshot_.reserved_at_end);
-    for (const trace::Entry& entry : snapshot_.trace.entries) {
-      if (const auto* segment = std::get_if<trace::Segment>(&entry.event)) {
-        now = segment->reserve ? now + segment->bytes : now - std::min(now, segment->bytes);
-        snapshot_.reserved_peak = std::max(snapshot_.reserved_peak, now);
-      }
-    }
+    HeldSegments held{.now = snapshot_.reserved_at_start};
+    held.peak = std::max(held.now, snapshot_.reserved_at_end);
+    for (const trace::Entry& entry : snapshot_.trace.entries) held.see(entry);
+    snapshot_.reserved_peak = held.peak;
   }
 
   void prepend_old_blocks() {

@@ -6,6 +6,7 @@
 #include "csrc/replay/through_berth.h"
 #include "csrc/replay/torch_layout.h"
 #include "csrc/replay/workload.h"
+#include "csrc/trace/held_segments.h"
 #include "csrc/trace/role_names.h"
 #include "csrc/trace/traced_run.h"
 
@@ -197,17 +198,13 @@ Report::Layout torch_layout_of(const replay::Workload& workload,
 // What the run's own allocator held after each request of bytes, where the trace says.
 std::vector<Bytes> recorded_reserved(const Trace& trace) {
   std::vector<Bytes> reserved;
-  Bytes held = 0;
-  bool known = false;
+  HeldSegments held;
   for (const trace::Entry& entry : trace.entries) {
-    if (const auto* segment = std::get_if<trace::Segment>(&entry.event)) {
-      known = true;
-      held = segment->reserve ? held + segment->bytes : held - std::min(held, segment->bytes);
-    } else if (const auto* request = std::get_if<trace::Request>(&entry.event)) {
-      if (request->bytes != 0) reserved.push_back(held);
-    }
+    held.see(entry);
+    const auto* const request = std::get_if<trace::Request>(&entry.event);
+    if (request != nullptr && request->bytes != 0) reserved.push_back(held.now);
   }
-  return known ? reserved : std::vector<Bytes>{};
+  return held.any ? reserved : std::vector<Bytes>{};
 }
 
 }  // namespace
