@@ -5,6 +5,7 @@
 #include "csrc/cli/core/output.h"
 #include "csrc/cli/core/spelling.h"
 #include "csrc/cli/summaries/stats_summary.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/plan/file.h"
 #include "csrc/replay/hits_by_kind.h"
 #include "csrc/replay/through_berth.h"
@@ -21,8 +22,6 @@
 
 namespace berth::cli {
 namespace {
-
-constexpr Bytes kLiveUnit = 512;  // what live sizes are rounded to, whoever serves them
 
 struct ReplayOptions {
   std::string input;
@@ -249,7 +248,7 @@ int replay(const ReplayOptions& options) {
         results.emplace_back(name, replay_one(name, workload, options));
     }
   }
-  const Bytes live_peak = workload.live_peak(kLiveUnit);
+  const Bytes live_peak = workload.live_peak(facts::kCudaUnit);
   bool fits = true;
   for (const auto& [name, result] : results) {
     fits &= !result.out_of_memory;

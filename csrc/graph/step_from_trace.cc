@@ -1,6 +1,7 @@
 #include "csrc/graph/step_from_trace.h"
 
 #include "csrc/core/check.h"
+#include "csrc/facts/filling.h"
 #include "csrc/facts/operator_kinds.h"
 #include "csrc/graph/step_graph.h"
 
@@ -215,18 +216,13 @@ class StepBuilder {
           user != nullptr &&
           std::any_of(user->arguments.begin(), user->arguments.end(), [&](const Use& one) {
             return one.storage == storage && one.writes &&
-                   (one.fills || fills(name(*user), user->random));
+                   (one.fills || facts::fills_in_place(name(*user), user->random));
           });
       if (bytes(storage) <= kSmallRoom || !filled) record_.storages[storage].maker = kNoNumber;
     }
   }
   static bool only_allocates(std::string_view name) {
     return facts::only_allocates(name) && !name.starts_with("aten::resize");
-  }
-  static bool fills(std::string_view name, bool random) {
-    const std::string_view base = name.substr(0, name.find('.'));
-    return base == "aten::copy_" || base == "aten::fill_" || base == "aten::zero_" ||
-           (random && base.ends_with('_'));
   }
 
   void find_storages() {

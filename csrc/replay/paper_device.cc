@@ -1,6 +1,7 @@
 #include "csrc/replay/paper_device.h"
 
 #include "csrc/core/bytes.h"
+#include "csrc/facts/rounding.h"
 
 #include <sys/mman.h>
 
@@ -15,7 +16,6 @@ namespace berth::replay {
 namespace {
 
 constexpr Bytes kPage = Bytes{2} << 20;
-constexpr Bytes kPlainPage = 512;  // as the CUDA device has it on plain memory
 
 class CountingDevice final : public PaperDevice {
  public:
@@ -23,7 +23,7 @@ class CountingDevice final : public PaperDevice {
     const bool maps = memory == PaperMemory::kVirtual;
     properties_.name = "paper";
     properties_.total_bytes = total;
-    properties_.page_bytes = maps ? kPage : kPlainPage;
+    properties_.page_bytes = maps ? kPage : facts::kCudaUnit;  // as on plain memory of CUDA
     properties_.maps_pages = properties_.aliases = maps;
     properties_.asynchronous = true;
   }

@@ -1,14 +1,13 @@
 #include "csrc/schedule/joint/addresses.h"
 
 #include "csrc/core/check.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/schedule/joint/lifetimes.h"
 
 #include <algorithm>
 
 namespace berth::schedule {
 namespace {
-
-constexpr Bytes kMostAlignment = 512;  // of torch's blocks
 
 void forget_addresses(graph::Schedule& schedule) {
   for (graph::Buffer& buffer : schedule.buffers) buffer.offsets.clear();
@@ -20,7 +19,7 @@ void forget_addresses(graph::Schedule& schedule) {
 // Those with bytes, in their order.
 Problem problem_of(const std::vector<Lifetimes::One>& lifetimes) {
   Problem problem;
-  Bytes sizes = kMostAlignment;  // whose lowest bit is the alignment
+  Bytes sizes = facts::kCudaUnit;  // whose lowest bit is the alignment
   for (const Lifetimes::One& one : lifetimes) {
     if (one.bytes == 0) continue;
     if (one.buffer != Lifetimes::One::kWorkspace) sizes |= one.bytes;

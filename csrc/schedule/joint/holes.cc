@@ -1,5 +1,6 @@
 #include "csrc/schedule/joint/holes.h"
 
+#include "csrc/facts/rounding.h"
 #include "csrc/schedule/joint/lifetimes.h"
 
 #include <algorithm>
@@ -12,8 +13,6 @@
 
 namespace berth::schedule {
 namespace {
-
-constexpr Bytes kAlignment = 512;  // of torch's blocks
 
 struct Piece {
   Bytes begin = 0, bytes = 0;
@@ -37,7 +36,7 @@ class Arena {
     };
     for (const auto& [begin, end] : taken_) {
       end_at(begin);
-      free = std::max(free, align_up(end, kAlignment));
+      free = std::max(free, align_up(end, facts::kCudaUnit));
     }
     end_at(capacity);
     return largest;

@@ -1,5 +1,7 @@
 #include "csrc/schedule/order/postpone.h"
 
+#include "csrc/facts/rounding.h"
+
 #include <algorithm>
 #include <iterator>
 #include <vector>
@@ -8,9 +10,8 @@ namespace berth::schedule {
 
 namespace {
 
-// What is taken to be a number, or a copy of one, has at most: as much as any allocator rounds one
-// up to.
-constexpr Bytes kNumber = 512;
+// A tensor of at most so many bytes counts as a number: no allocator rounds one up to more.
+constexpr Bytes kNumber = facts::kCudaUnit;
 
 bool changes_residents_alone(const OrderProblem& problem, const OrderProblem::NodeOf& node) {
   return node.makes.empty() && node.workspace <= kNumber &&

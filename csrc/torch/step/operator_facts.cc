@@ -1,6 +1,7 @@
 #include "csrc/torch/step/operator_facts.h"
 
 #include "csrc/core/setup_mutex.h"
+#include "csrc/facts/filling.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/program.h"
 
@@ -227,8 +228,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
                     name == "aten::new_empty_strided";
   // In place: those that are named here, and draws; with a place for the result: all.
   const auto is_out = [](const c10::Argument& one) { return one.kwarg_only() && one.is_out(); };
-  facts.fills = name == "aten::copy_" || name == "aten::fill_" || name == "aten::zero_" ||
-                (facts.random && name.ends_with('_')) ||
+  facts.fills = facts::fills_in_place(name, facts.random) ||
                 std::any_of(schema.arguments().begin(), schema.arguments().end(), is_out);
   facts.listwise = name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_");
   facts.points_to_arguments = std::find(kPointToArguments.begin(), kPointToArguments.end(), name) !=

@@ -2,6 +2,7 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/core/check.h"
+#include "csrc/facts/rounding.h"
 #include "csrc/graph/hash.h"
 #include "csrc/torch/step/account.h"
 #include "csrc/torch/step/algorithms.h"
@@ -29,16 +30,13 @@ namespace berth::torch::step {
 
 namespace {
 
-// libtorch's promise to kernels on the CPU; CUDA's allocators round to more.
-constexpr Bytes kHostAlignment = 64, kDeviceAlignment = 512;
-
 bool on_host(const Program& program) {
   return std::all_of(program.storages.begin(), program.storages.end(),
                      [](const RecordedStorage& storage) { return storage.device.is_cpu(); });
 }
 
 Bytes alignment_of(const Program& program) {
-  return on_host(program) ? kHostAlignment : kDeviceAlignment;
+  return on_host(program) ? facts::kHostAlignment : facts::kCudaUnit;
 }
 
 graph::Schedule as_recorded(const ProgramGraph& of) {
