@@ -6,7 +6,7 @@
 #include <nanobind/nanobind.h>
 
 NB_MODULE(_core, module) {
-  module.doc() = "Traces, plans and the planner of berth. What is public is in berth itself.";
+  module.doc() = "Traces, plans and planners of berth. The package berth has the public names.";
   berth::python::translate_errors();
   berth::use_papers_where_built();
   berth::python::bind_search(module);

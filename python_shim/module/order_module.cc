@@ -55,10 +55,10 @@ std::string describe(const FoundOrder& found) {
 
 void bind_order(nb::module_& module) {
   nb::class_<OrderProgress>(module, "OrderProgress", "How far a search for an order has come.")
-      .def_ro("seconds", &OrderProgress::seconds, "Since it began.")
-      .def_ro("peak", &OrderProgress::peak, "Bytes of the best so far.")
-      .def_ro("bound", &OrderProgress::bound, "Bytes that no order's peak is below.")
-      .def_ro("engine", &OrderProgress::engine, "That found the best so far.")
+      .def_ro("seconds", &OrderProgress::seconds, "Time since the search began.")
+      .def_ro("peak", &OrderProgress::peak, "Peak of the best order so far, in bytes.")
+      .def_ro("bound", &OrderProgress::bound, "Bytes: no order has a lower peak.")
+      .def_ro("engine", &OrderProgress::engine, "The engine that found the best order so far.")
       .def("__repr__", [](const OrderProgress& progress) {
         return fmt::format("<berth.OrderProgress: best {}, bound {}, {}, {:.1f} s>",
                            format_bytes(progress.peak), format_bytes(progress.bound),
@@ -68,17 +68,18 @@ void bind_order(nb::module_& module) {
                          "An order of operators that needs little memory, with a proven bound.")
       .def_prop_ro(
           "order", [](nb::handle self) { return view(nb::cast<FoundOrder&>(self).order, self); },
-          "Operators, first to last: a read-only array of uint32.")
-      .def_ro("peak", &OrderResult::peak, "Bytes: the most that is alive while an operator runs.")
-      .def_ro("bound", &OrderResult::bound, "Bytes that no order's peak is below.")
+          "The operators, first to last: a read-only array of uint32.")
+      .def_ro("peak", &OrderResult::peak, "The most bytes alive while one operator runs.")
+      .def_ro("bound", &OrderResult::bound, "Bytes: no order has a lower peak.")
       .def_ro("given_peak", &OrderResult::given_peak,
-              "Bytes of the given order's peak, else of the order by number.")
+              "Peak of the given order in bytes; without one, of the order by number.")
       .def_prop_ro(
           "gap", [](const FoundOrder& found) { return found.gap(); }, "peak / bound - 1.")
-      .def_ro("proven_optimal", &OrderResult::proven_optimal, "Whether peak is the least there is.")
-      .def_ro("engine", &OrderResult::engine, "That found it.")
-      .def_ro("seconds", &OrderResult::seconds, "That it took.")
-      .def_ro("cancelled", &FoundOrder::cancelled, "Whether Ctrl-C ended the search.")
+      .def_ro("proven_optimal", &OrderResult::proven_optimal,
+              "True if it is proven that no order has a lower peak.")
+      .def_ro("engine", &OrderResult::engine, "The engine that found the order.")
+      .def_ro("seconds", &OrderResult::seconds, "Time of the search.")
+      .def_ro("cancelled", &FoundOrder::cancelled, "True if Ctrl-C ended the search.")
       .def("__len__", [](const FoundOrder& found) { return found.order.size(); })
       .def("__repr__", &describe);
   module.def(
@@ -109,7 +110,7 @@ void bind_order(nb::module_& module) {
       nb::arg("workspaces"), nb::arg("sizes"), nb::arg("makers"), nb::arg("first"),
       nb::arg("readers"), nb::arg("control"), nb::arg("resident"), nb::arg("given"),
       nb::arg("time_limit"), nb::arg("iterations"), nb::arg("seed"), nb::arg("engine"),
-      nb::arg("progress").none(), "What berth.order() calls once its arguments are checked.");
+      nb::arg("progress").none(), "berth.order() without its checks of arguments.");
   module.attr("most_ordered") = kMostOrdered;
   module.def(
       "order_engines", [] { return order_engines(); }, "Names for `engine`, \"auto\" first.");

@@ -61,36 +61,37 @@ std::string describe(const PlacedBuffers& placed) {
 
 void bind_search(nb::module_& module) {
   nb::class_<PlaceProgress>(module, "Progress", "How far a search has come.")
-      .def_ro("seconds", &PlaceProgress::seconds, "Since it began.")
-      .def_ro("high_water_mark", &PlaceProgress::high_water_mark, "Bytes of the best so far.")
-      .def_ro("lower_bound", &PlaceProgress::lower_bound, "Bytes that no placement is below.")
-      .def_ro("engine", &PlaceProgress::engine, "That found the best so far.")
-      .def_ro("iterations", &PlaceProgress::iterations, "Tries so far.")
+      .def_ro("seconds", &PlaceProgress::seconds, "Time since the search began.")
+      .def_ro("high_water_mark", &PlaceProgress::high_water_mark,
+              "High-water mark of the best placement so far, in bytes.")
+      .def_ro("lower_bound", &PlaceProgress::lower_bound, "Bytes: no placement needs less.")
+      .def_ro("engine", &PlaceProgress::engine, "The engine that found the best placement so far.")
+      .def_ro("iterations", &PlaceProgress::iterations, "Number of tries so far.")
       .def("__repr__", [](const PlaceProgress& progress) {
         return fmt::format("<berth.Progress: best {}, bound {}, {}, {:.1f} s>",
                            format_bytes(progress.high_water_mark),
                            format_bytes(progress.lower_bound), progress.engine, progress.seconds);
       });
-  nb::class_<PlacedBuffers>(module, "Placement",
-                            "Offsets for buffers, so that none that are alive together share a "
-                            "byte, with a proven bound.")
+  nb::class_<PlacedBuffers>(
+      module, "Placement",
+      "Offsets for buffers, with a proven bound. Buffers that are alive at one time share no byte.")
       .def_prop_ro(
           "offsets",
           [](nb::handle self) { return view(nb::cast<PlacedBuffers&>(self).offsets, self); },
-          "One a buffer, in bytes: a read-only array of uint64.")
+          "One offset a buffer, in bytes: a read-only array of uint64.")
       .def_ro("high_water_mark", &Placement::high_water_mark, "Bytes: the largest offset + size.")
-      .def_ro("lower_bound", &Placement::lower_bound, "Bytes that no placement is below.")
+      .def_ro("lower_bound", &Placement::lower_bound, "Bytes: no placement needs less.")
       .def_prop_ro(
           "gap", [](const PlacedBuffers& placed) { return placed.gap(); },
           "high_water_mark / lower_bound - 1.")
       .def_ro("proven_optimal", &Placement::proven_optimal,
-              "Whether high_water_mark is the least there is.")
+              "True if it is proven that no placement has a lower high_water_mark.")
       .def_ro("proven_infeasible", &Placement::proven_infeasible,
-              "Whether it is proven that nothing fits the capacity.")
-      .def_ro("engine", &Placement::engine, "That found it.")
-      .def_ro("iterations", &Placement::iterations, "Tries that were made.")
-      .def_ro("seconds", &Placement::seconds, "That it took.")
-      .def_ro("cancelled", &PlacedBuffers::cancelled, "Whether Ctrl-C ended the search.")
+              "True if it is proven that no placement fits the capacity.")
+      .def_ro("engine", &Placement::engine, "The engine that found the placement.")
+      .def_ro("iterations", &Placement::iterations, "Number of tries.")
+      .def_ro("seconds", &Placement::seconds, "Time of the search.")
+      .def_ro("cancelled", &PlacedBuffers::cancelled, "True if Ctrl-C ended the search.")
       .def("__len__", [](const PlacedBuffers& placed) { return placed.offsets.size(); })
       .def("__repr__", &describe);
   module.def(
@@ -105,7 +106,7 @@ void bind_search(nb::module_& module) {
       nb::arg("sizes"), nb::arg("births"), nb::arg("ends"), nb::arg("pinned").none(),
       nb::arg("period"), nb::arg("alignment"), nb::arg("time_limit"), nb::arg("iterations"),
       nb::arg("seed"), nb::arg("threads"), nb::arg("engine"), nb::arg("capacity").none(),
-      nb::arg("progress").none(), "What berth.place() calls once its arguments are checked.");
+      nb::arg("progress").none(), "berth.place() without its checks of arguments.");
   module.def(
       "engines", [] { return place_engines(); }, "Names for `engine`, \"auto\" first.");
 }

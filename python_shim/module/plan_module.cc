@@ -63,15 +63,17 @@ void bind_sequence(nb::module_& module) {
                        "element a slot, copy nothing and are read-only.")
       .def_ro("lane", &Sequence::lane, "Index into Plan.lanes.")
       .def_ro("parent", &Sequence::parent, "Index into Plan.sequences, or -1.")
-      .def_ro("fork", &Sequence::fork, "Requests of the path before its first slot.")
-      .def_ro("period", &Sequence::period, "Requests of the whole path.")
+      .def_ro("fork", &Sequence::fork, "Number of requests of the path before the first slot.")
+      .def_ro("period", &Sequence::period, "Number of requests of the whole path.")
       .def_prop_ro("offsets", column_of<kSlots>(&Slot::offset),
-                   "In bytes; 2**64 - 1: the pool serves it.")
-      .def_prop_ro("requested", column_of<kSlots>(&Slot::requested), "Bytes as asked.")
-      .def_prop_ro("sizes", column_of<kSlots>(&Slot::size), "Bytes that are reserved.")
-      .def_prop_ro("births", column_of<kSlots>(&Slot::birth), "Requests of the path before it.")
+                   "Offsets in bytes; 2**64 - 1: the pool serves the request.")
+      .def_prop_ro("requested", column_of<kSlots>(&Slot::requested), "Requested bytes.")
+      .def_prop_ro("sizes", column_of<kSlots>(&Slot::size),
+                   "Reserved bytes: requested, rounded up to the alignment.")
+      .def_prop_ro("births", column_of<kSlots>(&Slot::birth),
+                   "Number of requests of the path before each slot's.")
       .def_prop_ro("lengths", column_of<kSlots>(&Slot::length),
-                   "Requests of the lane until it is freed.")
+                   "Number of requests of the lane during the slot's lifetime.")
       .def("__len__", [](const Sequence& sequence) { return sequence.slots.size(); })
       .def("__repr__", [](const Sequence& sequence) {
         return fmt::format("<berth.Sequence of lane {}: {} slots>", sequence.lane,
@@ -84,8 +86,8 @@ void bind_sequence(nb::module_& module) {
 void bind_plan(nb::module_& module) {
   bind_sequence(module);
   nb::class_<Plan>(module, "Plan",
-                   "A place for every request of a step: an offset in one arena, with a proven "
-                   "bound. berth.plan() makes one.")
+                   "An offset in one arena for every request of a step, with a proven bound. "
+                   "berth.plan() makes one.")
       .def_static(
           "load",
           [](const std::filesystem::path& path) {
@@ -101,35 +103,36 @@ void bind_plan(nb::module_& module) {
             write_plan(path.string(), plan);
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
-          "Writes it atomically. Raises UsageError for a plan that is not legal.")
+          "Writes the plan file atomically. Raises UsageError for a plan that is not legal.")
       .def(
           "verify",
           [](const Plan& plan) {
             const nb::gil_scoped_release unlock;
             return verify(plan);
           },
-          "None where no two slots that can be alive together share a byte and all else is legal; "
-          "else the first violation, in words. Shares no code with the planner.")
+          "Checks the plan with code that the planner does not share. Returns None for a legal "
+          "plan, else the first violation in words. In a legal plan slots that can be alive at one "
+          "time share no byte.")
       .def_prop_ro(
           "program", [](const Plan& plan) { return describe_program(plan.program); },
-          "Who it was made for: as Trace.program.")
-      .def_ro("alignment", &Plan::alignment, "In bytes, of every offset.")
+          "The program of the plan, with the keys of Trace.program.")
+      .def_ro("alignment", &Plan::alignment, "Alignment of every offset, in bytes.")
       .def_prop_ro(
           "lanes", [](nb::handle self) { return view(nb::cast<Plan&>(self).lane_keys, self); },
           "Keys of the streams or threads.")
       .def_ro("sequences", &Plan::sequences, nb::rv_policy::reference_internal,
-              "Its slots, lane by lane and path by path.")
-      .def_ro("arena_bytes", &Plan::arena_bytes, "What serving it takes.")
-      .def_ro("lower_bound", &Plan::lower_bound, "Bytes that no plan of these requests is below.")
+              "The slots, lane by lane and path by path.")
+      .def_ro("arena_bytes", &Plan::arena_bytes, "Bytes of the arena.")
+      .def_ro("lower_bound", &Plan::lower_bound, "Bytes: no plan of these requests needs less.")
       .def_prop_ro("gap", &gap_of, "arena_bytes / lower_bound - 1.")
-      .def_ro("engine", &Plan::engine, "Of the planner, that found it.")
-      .def_ro("seed", &Plan::seed, "Of the search.")
-      .def_ro("plan_seconds", &Plan::plan_seconds, "That planning took.")
+      .def_ro("engine", &Plan::engine, "The engine of the planner that found the plan.")
+      .def_ro("seed", &Plan::seed, "Seed of the search.")
+      .def_ro("plan_seconds", &Plan::plan_seconds, "Time of planning.")
       .def(
           "steps", [](const Plan& plan) { return steps_of(plan); },
-          "The steps that it knows, one Step for each lane and path.")
+          "The steps of the plan, one Step for each lane and path.")
       .def("svg", &picture, nb::arg("title") = "plan",
-           "A picture, address over time, as the text of an SVG file.")
+           "A picture of addresses over time, as the text of an SVG file.")
       .def("__len__", [](const Plan& plan) { return plan.slot_count(); })
       .def(
           "__eq__", [](const Plan& plan, const Plan& other) { return plan == other; },
@@ -146,7 +149,7 @@ void bind_plan(nb::module_& module) {
       },
       nb::arg("trace"), nb::arg("alignment").none(), nb::arg("time_limit"), nb::arg("iterations"),
       nb::arg("seed"), nb::arg("threads"), nb::arg("engine"), nb::arg("capacity").none(),
-      nb::arg("progress").none(), "What berth.plan() calls once its arguments are checked.");
+      nb::arg("progress").none(), "berth.plan() without its checks of arguments.");
 }
 
 }  // namespace berth::python

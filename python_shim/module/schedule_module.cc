@@ -90,7 +90,7 @@ void bind_graph(nb::module_& module) {
             return graph::parse_graph(text, "text");
           },
           nb::arg("text"),
-          "Reads the text of such a file, berth's own or another's. Raises InputError.")
+          "Reads the text of a graph file, in any form that load() reads. Raises InputError.")
       .def_static(
           "from_trace",
           [](const Trace& trace) {
@@ -106,14 +106,14 @@ void bind_graph(nb::module_& module) {
             graph::write_graph(path.string(), graph);
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
-          "Writes it atomically: as JSON where the name ends in .json.")
-      .def("to_json", &graph::to_json, "berth's own form, as text.")
+          "Writes the graph atomically: as JSON if the name ends in .json.")
+      .def("to_json", &graph::to_json, "The graph in berth's own JSON form, as text.")
       .def_prop_ro(
           "storage_bytes",
           [](nb::handle self) {
             return column(nb::cast<Graph&>(self).storages, &graph::Storage::bytes, self);
           },
-          "Of each storage: an array of uint64.")
+          "Bytes of each storage: an array of uint64.")
       .def_prop_ro(
           "operators",
           [](const Graph& graph) {
@@ -121,10 +121,10 @@ void bind_graph(nb::module_& module) {
             for (const graph::Operator& op : graph.operators) names.push_back(op.name);
             return names;
           },
-          "Their names, by number.")
+          "Names of the operators, by number.")
       .def_prop_ro(
           "order", [](nb::handle self) { return view(nb::cast<Graph&>(self).order, self); },
-          "Operators as recorded: an array of uint32, empty where that is by number.")
+          "The recorded order of operators: an array of uint32. Empty: the order by number.")
       .def("__len__", [](const Graph& graph) { return graph.operators.size(); })
       .def(
           "__eq__", [](const Graph& graph, const Graph& other) { return graph == other; },
@@ -140,12 +140,12 @@ void bind_steps(nb::module_& module) {
                    "0 runs an operator, 1 drops a buffer, 2 copies it to the host, 3 copies it "
                    "back.")
       .def_prop_ro("targets", column_of<kRows>(&Steps::Row::target),
-                   "The operator of kind 0, the buffer of others.")
+                   "The operator for kind 0, the buffer for other kinds.")
       .def_prop_ro("alternatives", column_of<kRows>(&Steps::Row::alternative),
-                   "In which way an operator runs: an index into its alternatives.")
+                   "Index of the operator's alternative.")
       .def_prop_ro("offsets", column_of<kRows>(&Steps::Row::offset),
-                   "Bytes: of kind 0 where the workspace lies, of kind 2 where on the host; "
-                   "2**64 - 1: nowhere.")
+                   "Bytes. Kind 0: the workspace's offset in the arena. Kind 2: the offset on the "
+                   "host. 2**64 - 1: none.")
       .def("__len__", [](const Steps& steps) { return steps.rows.size(); })
       .def("__repr__",
            [](const Steps& steps) { return fmt::format("<berth.Steps: {}>", steps.rows.size()); });
@@ -153,8 +153,8 @@ void bind_steps(nb::module_& module) {
 
 void bind_schedule_file(nb::module_& module) {
   nb::class_<Schedule>(module, "Schedule",
-                       "How a step is run: which operator when and in which way, and which bytes "
-                       "are where. berth.schedule() makes one.")
+                       "When each operator of a step runs, by which alternative, and where its "
+                       "bytes are. berth.schedule() makes one.")
       .def_static(
           "load",
           [](const std::filesystem::path& path) {
@@ -170,7 +170,7 @@ void bind_schedule_file(nb::module_& module) {
             graph::write_schedule(path.string(), schedule);
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
-          "Writes it atomically.")
+          "Writes the schedule file atomically.")
       .def(
           "verify",
           [](const Schedule& schedule, const Graph& graph, Bytes rate_out,
@@ -181,15 +181,17 @@ void bind_schedule_file(nb::module_& module) {
           },
           nb::arg("graph"), nb::arg("rate_out") = graph::CopyRates{}.out,
           nb::arg("rate_in") = graph::CopyRates{}.in,
-          "None where the graph's step can be run so, within the budget; else what is wrong first, "
-          "in words. Rates are bytes a second. Shares no code with the planners.")
-      .def_prop_ro("steps", &steps_of, "What is done, as a table. Made at each call: O(steps).")
+          "Replays the schedule with code that the planners do not share. Returns None for a legal "
+          "schedule of the graph within its budget, else the first violation in words. Rates are "
+          "bytes a second.")
+      .def_prop_ro("steps", &steps_of,
+                   "The steps, as a table. Each call makes a new one: O(steps).")
       .def_prop_ro(
           "storages",
           [](nb::handle self) {
             return column(nb::cast<Schedule&>(self).buffers, &graph::Buffer::storage, self);
           },
-          "Of each buffer the storage of the graph: an array of uint32.")
+          "The graph's storage of each buffer: an array of uint32.")
       .def(
           "offsets",
           [](nb::handle self, std::size_t buffer) {
@@ -198,16 +200,19 @@ void bind_schedule_file(nb::module_& module) {
             return view(schedule.buffers[buffer].offsets, self);
           },
           nb::arg("buffer"),
-          "Where in the arena a buffer is, in bytes, at each of its births: an array of uint64.")
-      .def_ro("arena_bytes", &Schedule::arena_bytes, "Of the device; 0: nothing was placed.")
-      .def_ro("host_bytes", &Schedule::host_bytes, "Of the host's arena.")
-      .def_ro("budget", &Schedule::budget, "Bytes of everything; 0: none.")
-      .def_ro("peak", &Schedule::peak, "Bytes: the most that is alive, as the planner says.")
-      .def_ro("peak_bound", &Schedule::peak_bound, "Bytes that no schedule's peak is below.")
-      .def_ro("time_ns", &Schedule::ns, "As the planner says.")
+          "Offsets of a buffer in the arena, in bytes, one for each of its births: an array of "
+          "uint64.")
+      .def_ro("arena_bytes", &Schedule::arena_bytes,
+              "Bytes of the device's arena; 0: nothing was placed.")
+      .def_ro("host_bytes", &Schedule::host_bytes, "Bytes of the host's arena.")
+      .def_ro("budget", &Schedule::budget,
+              "Bytes that the step may take on the device; 0: no budget.")
+      .def_ro("peak", &Schedule::peak, "The planner's peak: the most bytes alive at one time.")
+      .def_ro("peak_bound", &Schedule::peak_bound, "Bytes: no schedule has a lower peak.")
+      .def_ro("time_ns", &Schedule::ns, "The planner's time of the step.")
       .def_ro("time_bound_ns", &Schedule::ns_bound, "No schedule is faster.")
-      .def_ro("engine", &Schedule::engine, "That found it.")
-      .def_ro("seed", &Schedule::seed, "Of the search.")
+      .def_ro("engine", &Schedule::engine, "The engine that found the schedule.")
+      .def_ro("seed", &Schedule::seed, "Seed of the search.")
       .def("__len__", [](const Schedule& schedule) { return schedule.steps.size(); })
       .def(
           "__eq__", [](const Schedule& one, const Schedule& other) { return one == other; },
@@ -220,12 +225,13 @@ void bind_scheduled(nb::module_& module) {
     return [member](const Scheduled& found) { return found.verdict.*member; };
   };
   nb::class_<schedule::StepProgress>(module, "ScheduleProgress",
-                                     "How far a search for a schedule has come.")
-      .def_ro("seconds", &schedule::StepProgress::seconds, "Since it began.")
-      .def_ro("time_ns", &schedule::StepProgress::ns, "Of the best so far that fits; 0: none does.")
+                                     "Progress of a search for a schedule.")
+      .def_ro("seconds", &schedule::StepProgress::seconds, "Time since the search began.")
+      .def_ro("time_ns", &schedule::StepProgress::ns,
+              "Time of the best schedule so far that fits; 0: none fits yet.")
       .def_ro("time_bound_ns", &schedule::StepProgress::ns_bound, "No schedule is faster.")
-      .def_ro("peak", &schedule::StepProgress::peak, "Bytes of the best so far.")
-      .def_ro("engine", &schedule::StepProgress::engine, "That found it.")
+      .def_ro("peak", &schedule::StepProgress::peak, "Peak of that schedule, in bytes.")
+      .def_ro("engine", &schedule::StepProgress::engine, "The engine that found that schedule.")
       .def("__repr__", [](const schedule::StepProgress& progress) {
         return fmt::format(
             "<berth.ScheduleProgress: best {:.3f} ms, bound {:.3f} ms, {}, {:.1f} s>",
@@ -233,34 +239,40 @@ void bind_scheduled(nb::module_& module) {
             progress.engine, progress.seconds);
       });
   nb::class_<Scheduled>(module, "Scheduled",
-                        "What a search for a schedule found: the fastest that fits the budget, or "
-                        "why there is none. Sizes are bytes, times nanoseconds; both are the "
-                        "referee's, who has replayed it.")
+                        "The result of a search: the fastest schedule that fits the budget, or why "
+                        "there is none. The referee has replayed that schedule. Sizes are bytes, "
+                        "times nanoseconds.")
       .def_ro("schedule", &Scheduled::schedule, nb::rv_policy::reference_internal,
-              "The fastest that fits, or None.")
-      .def_ro("why_not", &Scheduled::why_not, "Why there is none, in words; else empty.")
+              "The fastest schedule that fits, or None.")
+      .def_ro("why_not", &Scheduled::why_not, "Why there is no schedule, in words; else empty.")
       .def_ro("missing_bytes", &Scheduled::missing_bytes,
-              "By how much the budget is below least_budget, else 0.")
-      .def_prop_ro("peak", of_verdict(&graph::Verdict::peak), "The most that is alive.")
-      .def_prop_ro("time_ns", of_verdict(&graph::Verdict::ns), "Of the step.")
-      .def_ro("base_peak", &Scheduled::base_peak, "Of the step as it was recorded.")
-      .def_ro("base_time_ns", &Scheduled::base_ns, "Of that, each operator in its fastest way.")
+              "Bytes by which the budget is below least_budget, else 0.")
+      .def_prop_ro("peak", of_verdict(&graph::Verdict::peak), "The most bytes alive at one time.")
+      .def_prop_ro("time_ns", of_verdict(&graph::Verdict::ns), "Time of the step.")
+      .def_ro("base_peak", &Scheduled::base_peak, "Peak of the step as recorded.")
+      .def_ro("base_time_ns", &Scheduled::base_ns,
+              "Time of the step as recorded, each operator by its fastest alternative.")
       .def_ro("order_peak", &Scheduled::order_peak,
-              "Of the best order, nothing made again; None where none was looked for.")
-      .def_ro("least_budget", &Scheduled::least_budget, "Nothing fits less.")
-      .def_ro("largest", &Scheduled::largest, "The operator that needs that much.")
+              "Peak of the best order without recomputation; None if no order was searched for.")
+      .def_ro("least_budget", &Scheduled::least_budget, "Bytes: no schedule fits less.")
+      .def_ro("largest", &Scheduled::largest, "The operator that needs least_budget.")
       .def_ro("time_bound_ns", &Scheduled::ns_bound, "No schedule is faster.")
       .def_prop_ro(
           "gap", [](const Scheduled& found) { return found.gap(); }, "time_ns / time_bound_ns - 1.")
-      .def_ro("proven_optimal", &Scheduled::proven_optimal, "Whether nothing that fits is faster.")
+      .def_ro("proven_optimal", &Scheduled::proven_optimal,
+              "True if it is proven that no schedule that fits is faster.")
       .def_prop_ro("recomputed", of_verdict(&graph::Verdict::recomputed),
-                   "Operators that run again.")
-      .def_prop_ro("recomputed_ns", of_verdict(&graph::Verdict::recomputed_ns), "Of these runs.")
-      .def_prop_ro("offloaded_bytes", of_verdict(&graph::Verdict::offloaded_bytes), "To the host.")
-      .def_prop_ro("reloaded_bytes", of_verdict(&graph::Verdict::reloaded_bytes), "Back.")
-      .def_prop_ro("host_peak", of_verdict(&graph::Verdict::host_peak), "Most that is away.")
-      .def_ro("seconds", &Scheduled::seconds, "That it took.")
-      .def_ro("cancelled", &Scheduled::cancelled, "Whether Ctrl-C ended the search.")
+                   "Number of recomputed operators.")
+      .def_prop_ro("recomputed_ns", of_verdict(&graph::Verdict::recomputed_ns),
+                   "Time of these runs.")
+      .def_prop_ro("offloaded_bytes", of_verdict(&graph::Verdict::offloaded_bytes),
+                   "Bytes copied to the host.")
+      .def_prop_ro("reloaded_bytes", of_verdict(&graph::Verdict::reloaded_bytes),
+                   "Bytes copied back.")
+      .def_prop_ro("host_peak", of_verdict(&graph::Verdict::host_peak),
+                   "The most bytes on the host at one time.")
+      .def_ro("seconds", &Scheduled::seconds, "Time of the search.")
+      .def_ro("cancelled", &Scheduled::cancelled, "True if Ctrl-C ended the search.")
       .def("__repr__", [](const Scheduled& found) { return describe(found); });
 }
 
@@ -308,7 +320,7 @@ void bind_schedule(nb::module_& module) {
       nb::arg("graph"), nb::arg("budget").none(), nb::arg("rate_out").none(),
       nb::arg("rate_in").none(), nb::arg("addresses"), nb::arg("given"), nb::arg("time_limit"),
       nb::arg("iterations"), nb::arg("seed"), nb::arg("engine"), nb::arg("progress").none(),
-      "What berth.schedule() calls once its arguments are checked.");
+      "berth.schedule() without its checks of arguments.");
   module.def(
       "schedule_engines", [] { return schedule::step_engines(); },
       "Names for `engine`, \"auto\" first.");

@@ -85,24 +85,24 @@ constexpr auto kRows = &Requests::rows;
 constexpr auto kRequests = &LaneStep::requests;
 
 void bind_step(nb::module_& module) {
-  nb::class_<LaneStep>(module, "Step",
-                       "What one lane (a stream, or on the CPU a thread) asks for in one kind of "
-                       "step, in order. Arrays have one element a request, copy nothing and are "
-                       "read-only.")
+  nb::class_<LaneStep>(
+      module, "Step",
+      "The requests of one lane in one kind of step, in order. A lane is a stream, or on the CPU a "
+      "thread. Arrays have one element a request, copy nothing and are read-only.")
       .def_ro("lane", &LaneStep::lane, "Key of the stream or thread.")
-      .def_ro("seen", &LaneStep::seen, "How often, in a trace; 0 in a plan.")
-      .def_ro("placed", &LaneStep::placed, "Whether it has offsets: those of a plan do.")
-      .def_ro("bucket", &LaneStep::bucket, "Whether it stands for steps of many lengths.")
+      .def_ro("seen", &LaneStep::seen, "In a trace, how often the step came; 0 in a plan.")
+      .def_ro("placed", &LaneStep::placed, "True in a plan: the step has offsets.")
+      .def_ro("bucket", &LaneStep::bucket, "True if it is the bucket of steps of many lengths.")
       .def_prop_ro("bytes", column_of<kRequests>(&LaneStep::Request::bytes),
-                   "As asked; of a bucket the most.")
+                   "Requested bytes; of a bucket the most.")
       .def_prop_ro("least_bytes", column_of<kRequests>(&LaneStep::Request::least),
-                   "Of a bucket the least that was asked, else equal to bytes.")
+                   "Of a bucket the least requested bytes, else equal to bytes.")
       .def_prop_ro("offsets", column_of<kRequests>(&LaneStep::Request::offset),
-                   "In bytes, of a plan; 2**64 - 1 where the pool serves the request.")
+                   "Offsets of a plan in bytes; 2**64 - 1: the pool serves the request.")
       .def_prop_ro("lengths", column_of<kRequests>(&LaneStep::Request::length),
-                   "Requests of the lane until it is freed; 0: not known.")
+                   "Number of requests of the lane until the free; 0: not known.")
       .def_prop_ro("planned", column_of<kRequests>(&LaneStep::Request::planned),
-                   "1 where the request has a place in a plan, 0 where the pool serves it.")
+                   "1: the request has a slot in a plan. 0: the pool serves it.")
       .def("__len__", [](const LaneStep& step) { return step.requests.size(); })
       .def("__repr__", [](const LaneStep& step) { return describe(step); });
 }
@@ -114,22 +114,24 @@ void bind_trace(nb::module_& module) {
   nb::class_<Requests>(module, "Requests",
                        "The requests of a trace. Arrays have one element a request, in the order "
                        "of the run, copy nothing and are read-only.")
-      .def_prop_ro("ids", column_of<kRows>(&Requests::Row::id), "Of their blocks.")
-      .def_prop_ro("bytes", column_of<kRows>(&Requests::Row::bytes), "As asked, before rounding.")
+      .def_prop_ro("ids", column_of<kRows>(&Requests::Row::id), "Ids of the blocks.")
+      .def_prop_ro("bytes", column_of<kRows>(&Requests::Row::bytes),
+                   "Requested bytes, before rounding.")
       .def_prop_ro("ticks", column_of<kRows>(&Requests::Row::tick),
-                   "Entries of the trace before it.")
+                   "Number of entries of the trace before each request.")
       .def_prop_ro("freed", column_of<kRows>(&Requests::Row::freed),
-                   "Tick of the free; 2**64 - 1 where it was alive at the end.")
+                   "Tick of the free; 2**64 - 1: alive at the end of the trace.")
       .def_prop_ro("times_ns", column_of<kRows>(&Requests::Row::time_ns),
                    "Nanoseconds since the recording began; 0 where not known.")
       .def_prop_ro("lanes", column_of<kRows>(&Requests::Row::lane), "Indices into Trace.lanes.")
-      .def_prop_ro("tags", column_of<kRows>(&Requests::Row::tag), "Of berth.scope(); 0 for none.")
+      .def_prop_ro("tags", column_of<kRows>(&Requests::Row::tag), "Tags of berth.scope(); 0: none.")
       .def("__len__", [](const Requests& requests) { return requests.rows.size(); })
       .def("__repr__", [](const Requests& requests) {
         return fmt::format("<berth.Requests: {}>", requests.rows.size());
       });
-  nb::class_<Trace>(module, "Trace",
-                    "What a run asked of its allocator, in order. berth.record() writes one.")
+  nb::class_<Trace>(
+      module, "Trace",
+      "The recorded requests and frees of a run, in order. berth.record() writes one.")
       .def_static(
           "load",
           [](const std::filesystem::path& path) {
@@ -146,26 +148,26 @@ void bind_trace(nb::module_& module) {
             write_trace(path.string(), trace);
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
-          "Writes it in berth's own format, atomically.")
+          "Writes the trace in berth's own format, atomically.")
       .def_prop_ro(
           "program", [](const Trace& trace) { return describe_program(trace.program); },
-          "Who was recorded: torch_version, device_name, device_bytes, world_size, rank, "
+          "The recorded program: torch_version, device_name, device_bytes, world_size, rank, "
           "tag.")
-      .def_ro("alignment", &Trace::alignment, "In bytes, of every block.")
+      .def_ro("alignment", &Trace::alignment, "Alignment of every block, in bytes.")
       .def_prop_ro("lanes", column_of<&Trace::lanes>(&trace::Lane::key),
                    "Keys of the streams or threads.")
-      .def_ro("cut_bytes", &Trace::cut_bytes, "Torn off the end of the file by a crash.")
-      .def_ro("closed", &Trace::closed, "Whether the recording ended by itself.")
-      .def_prop_ro("marks", &count_marks, "Steps that were marked.")
+      .def_ro("cut_bytes", &Trace::cut_bytes, "Bytes of the torn end that the reader cut off.")
+      .def_ro("closed", &Trace::closed, "True if the recording was closed; false after a crash.")
+      .def_prop_ro("marks", &count_marks, "Number of marked steps.")
       .def_prop_ro("requests", &requests_of,
-                   "All requests, as a table. Made at each call: O(entries).")
+                   "All requests, as a table. Each call makes a new one: O(entries).")
       .def(
           "steps",
           [](const Trace& trace) {
             const nb::gil_scoped_release unlock;
             return steps_of(find_repeats(trace));
           },
-          "The steps that repeat, one Step for each lane and kind; empty where nothing does.")
+          "The steps that repeat, one Step for each lane and kind; empty if none does.")
       .def("__len__", [](const Trace& trace) { return trace.entries.size(); })
       .def("__repr__", [](const Trace& trace) { return describe(trace); });
 }
