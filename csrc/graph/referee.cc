@@ -287,7 +287,7 @@ class Referee {
   void check_turn(OperatorId op) {
     const Traits& traits = graph_.operators[op].traits;
     if (runs_[op]++ != 0) {
-      BERTH_CHECK(!traits.only_once(), kInput, "{} runs again: it {}", who(),
+      BERTH_CHECK(!traits.only_once(), kInput, "{} is recomputed: it {}", who(),
                   traits.changes_state ? "changes state"
                   : traits.host_sync   ? "waits for the host"
                   : traits.collective  ? "is a collective"

@@ -113,7 +113,7 @@ MonetForm monet_form(const StageProblem& exact) { return Builder(exact).build();
 
 Retention exact_plan(const StageProblem& exact, const MonetForm& form, const Retention& plan) {
   const std::size_t stages = exact.stages.size(), values = form.problem.values.size();
-  // Which stage uses what: rules of MONeT say what runs again.
+  // Which stage uses what: rules of MONeT say what is recomputed.
   const auto model = StageModel::make(form.problem);
   BitTable runs(1, form.problem.nodes.size()), used(stages, values);
   for (std::size_t t = 0; t < stages; ++t) {

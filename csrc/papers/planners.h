@@ -19,7 +19,7 @@ struct BaselinePlan {
   std::optional<CheckmateResult> checkmate;
 };
 
-// What others keep of a step and make again within the problem's budget, by name: "chen",
+// What others keep of a step and recompute within the problem's budget, by name: "chen",
 // "checkmate", "knapsack", "monet". Each of their plans is priced by our account, so that they
 // differ in what they choose alone. Takes the step's order as it is. Of the options, the time limit
 // is that of all of Checkmate's programs together, and of MONeT's search; iterations are the

@@ -20,7 +20,7 @@ class Readme(ProgramCase):
         self.assertGreater(float(printed[0]), 0.5)
         self.assertIn("gap", printed[1])
         self.assertEqual(printed[2].split()[-3:], ["60", "0.0", "True"])
-        self.assertIn("of 1000 bytes, 1 operator runs again", printed[4])
+        self.assertIn("of 1000 bytes, 1 operator recomputed", printed[4])
         self.assertIn("scheduled=2,", printed[5])
         self.assertIn("budget_not_met=''", printed[5])
 

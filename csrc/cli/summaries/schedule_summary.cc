@@ -64,8 +64,8 @@ ScheduleSummary::ScheduleSummary(const graph::Schedule& schedule, const graph::G
   walk();
 }
 
-// Through a legal schedule: who made each buffer, which are alive at the peak, what runs again and
-// what is copied.
+// Through a legal schedule: who made each buffer, which are alive at the peak, what is recomputed
+// and what is copied.
 void ScheduleSummary::walk() {
   std::vector<std::string> makers(schedule_.buffers.size());
   std::vector<bool> alive(schedule_.buffers.size(), false);

@@ -116,7 +116,7 @@ class Relaxation {
     }
   }
 
-  // Up to which block each value is of use, made again or kept: one behind the last.
+  // Up to which block each value is of use, recomputed or kept: one behind the last.
   void find_uses() {
     useful_.assign(values_, 0);
     runs_until_.assign(nodes_, 0);

@@ -15,7 +15,7 @@ std::int64_t least_cost(const std::vector<StageAlternative>& alternatives) {
   return least;
 }
 
-// Of stage t, nothing made again; costs are nanoseconds.
+// Of stage t, nothing recomputed; costs are nanoseconds.
 std::int64_t ns_of(const StageProblem& problem, std::size_t t) {
   std::int64_t ns = 0;
   for (const StageNode n : problem.stages[t].must_run) {

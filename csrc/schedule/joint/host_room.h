@@ -14,8 +14,8 @@ namespace berth::schedule {
 
 // Lets a plan have so many bytes more than the budget, as if they lay on the host: when the forward
 // part ends, and after it as many of them as the rest of the step has time to copy back. What the
-// search then keeps beyond the budget is for copies to take away, and what is cheaper to make again
-// than to copy is made again: so both ways are weighed against each other. O(stages).
+// search then keeps beyond the budget is for copies to take away, and what is cheaper to recompute
+// than to copy is recomputed: so both ways are weighed against each other. O(stages).
 void add_host_room(StageProblem& problem, Bytes bytes, const graph::CopyRates& rates);
 
 }  // namespace berth::schedule

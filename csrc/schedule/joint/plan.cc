@@ -223,7 +223,7 @@ class JointPlanning {
     retained_order_ = orders_.front();
   }
 
-  // Nothing made again: alternatives follow by what there is room for.
+  // Nothing recomputed: alternatives follow by what there is room for.
   [[nodiscard]] graph::Schedule kept(const Operators& order) const {
     const StageGraph stages = stage_graph(graph_, order, options_.budget);
     return to_schedule(graph_, stages, keep_everything(stages.problem));
@@ -257,7 +257,7 @@ class JointPlanning {
     return found;
   }
 
-  // What makes again and copies nothing.
+  // What recomputes and copies nothing.
   void take(graph::Schedule schedule, const char* engine) {
     const graph::Verdict verdict = graph::replay(graph_, schedule);
     if (verdict.peak > options_.budget || (retained_ && verdict.ns > retained_ns_)) return;
@@ -285,13 +285,13 @@ class JointPlanning {
     }
   }
 
-  // Whether each operator alone fits, what never runs again beside it: operators behind the border
-  // do not, and what they make stays.
+  // Whether each operator alone fits, what is never recomputed beside it: operators behind the
+  // border do not, and what they make stays.
   [[nodiscard]] bool have_room(const StageGraph& stages) const {
     return least_budget_of(stages.problem) <= static_cast<std::int64_t>(options_.budget);
   }
 
-  // An order in stages. Where what never runs again leaves no room, as gradients of weights that
+  // An order in stages. Where what is never recomputed leaves no room, as gradients of weights that
   // stay to the end, so much of the backward part is before the border as that takes, and `part` of
   // what is left of it.
   [[nodiscard]] StageGraph stages_of(const Operators& order, double part) const {
@@ -312,7 +312,7 @@ class JointPlanning {
     return stage_graph(graph_, order, options_.budget, least + static_cast<std::size_t>(more));
   }
 
-  // First in each order; then in rounds: the best is ordered again, with all that it runs again
+  // First in each order; then in rounds: the best is ordered again, with all that it recomputes
   // free to move, and what to keep is searched for in the order that comes out.
   void retain(double share) {
     if (above_ && !result_.schedule) {
@@ -365,8 +365,8 @@ class JointPlanning {
         if (!done()) retain_first(*order, kBehind[k], left() * kFirst / static_cast<double>(tries));
   }
 
-  // What a compiler would keep, which knows products from what is cheap to make again by their
-  // names; then the best of the plans that save a value all the time or make it again once.
+  // What a compiler would keep, which knows products from what is cheap to recompute by their
+  // names; then the best of the plans that save a value all the time or recompute it once.
   [[nodiscard]] std::optional<Retention> started(const StageGraph& stages, double share) const {
     CheapestPlan cheapest(stages.problem);
     const double until = watch_.seconds() + kStartShare * share * watch_.left();
@@ -381,7 +381,7 @@ class JointPlanning {
     return search_saved_sets(stages.problem, how);
   }
 
-  // Where everything is kept that copies do not take away, or that may be made again for each use
+  // Where everything is kept that copies do not take away, or that may be recomputed for each use
   // at once.
   void copy() {
     const double share = wants("retain") ? kCopying : 1;
@@ -399,7 +399,7 @@ class JointPlanning {
       offer(*paged, "paging");
   }
 
-  // Where a search has found what to make again, with more room than there is.
+  // Where a search has found what to recompute, with more room than there is.
   void retain_and_copy() {
     for (int k = 1; k <= kHostRooms && !done(); ++k) {
       StageGraph stages = stages_of(retained_order_, retained_part_);
@@ -437,7 +437,7 @@ class JointPlanning {
   Operators first_;       // as recorded
   std::vector<Operators> orders_;
   std::optional<graph::Schedule> above_;     // the smallest given one, where none fits
-  std::optional<graph::Schedule> retained_;  // the fastest that makes again and copies nothing
+  std::optional<graph::Schedule> retained_;  // the fastest that recomputes and copies nothing
   std::uint64_t retained_ns_ = 0;
   Operators retained_order_;
   double retained_part_ = kBehind.front();

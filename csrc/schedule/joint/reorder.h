@@ -15,8 +15,8 @@ struct Reordered {
   std::vector<graph::OperatorId> first_runs;  // operators as they run first
 };
 
-// Orders all that a schedule runs, also what it makes again, for the least peak. What there is room
-// for within the budget then is no longer made again, the dearest first. Takes no longer than
+// Orders all that a schedule runs, also what it recomputes, for the least peak. What there is room
+// for within the budget then is no longer recomputed, the dearest first. Takes no longer than
 // before and, with each buffer dropped behind its last use, needs no more. `schedule` is one that
 // the referee allows, without copies. `how` is for the planner of orders; `stop` is asked before
 // each run that may be left out. O(runs that are not the first x graph) behind the order.

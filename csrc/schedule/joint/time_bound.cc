@@ -175,7 +175,7 @@ class Pricing {
     const double scale = kMostFlow / all;
     const auto capacity = [scale](double ns) { return static_cast<Bytes>(ns * scale); };
 
-    // The source's side has what ran; of a second vertex an operator what does not run again; of a
+    // The source's side has what ran; of a second vertex an operator what is not recomputed; of a
     // value what nobody needs.
     network_.clear();
     constexpr std::uint32_t kSource = MaxFlow::kSource, kSink = MaxFlow::kSink;
@@ -208,7 +208,7 @@ class Pricing {
           if (ran[op] != kSink && ran[before] != kSource)
             network_.add_arc(ran[op], ran[before], MaxFlow::kInfinite);
       if (side_[op] == Side::kLater || !nodes_[op].again) continue;
-      // Who runs again needs what it reads.
+      // What is recomputed needs what it reads.
       for (const std::uint32_t read : nodes_[op].reads)
         if (idle[read] != kNoMaker) network_.add_arc(idle[read], once[op], MaxFlow::kInfinite);
     }

@@ -13,7 +13,7 @@
 namespace berth::schedule {
 
 // The time that no schedule of a graph within a budget takes less than, in whatever order its
-// operators run, and whatever is kept, made again or copied.
+// operators run, and whatever is kept, recomputed or copied.
 //
 // While v runs first, let X be the operators that have run: all that v depends on, neither v nor
 // what depends on v, and with each operator all that it depends on. A value made in X that one
@@ -22,7 +22,8 @@ namespace berth::schedule {
 // that is not there for v itself has a price p, and so has, as a credit, each byte that the budget
 // leaves beside v. What is not above the budget costs no more than nothing, so for every p
 //
-//   time >= operators once + (makers that run again) + p (bytes on the device - those there may be)
+//   time >= operators once + (makers that are recomputed) + p (bytes on the device - those there
+//   may be)
 //
 // for the X of that schedule, and no less than the least of the right side over all X and all
 // alternatives to have what is needed: a minimum cut. The largest over prices and operators v is

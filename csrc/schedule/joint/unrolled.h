@@ -11,7 +11,7 @@
 namespace berth::schedule {
 
 // A schedule as a graph of its own: each run is an operator, with the alternative that it takes as
-// its only one, each buffer a storage. So what is made again can be ordered, kept or copied like
+// its only one, each buffer a storage. So what is recomputed can be ordered, kept or copied like
 // all else, by planners that know nothing of it. When bytes are copied or dropped is not part of
 // it.
 //

@@ -10,7 +10,7 @@ namespace berth::schedule::offload {
 enum class Fate : std::uint8_t {
   kKeep,
   kOffload,    // to the host, and back before it is used
-  kRecompute,  // dropped; its maker runs again right before the operator that uses it
+  kRecompute,  // dropped; its maker is recomputed right before the operator that uses it
 };
 
 // One choice a value. Choices for values that are not used after the border say nothing.
@@ -37,11 +37,11 @@ struct CopyPlan {
 [[nodiscard]] CopyPlan keep_all(const Problem& problem);
 
 // Whether a value may have that fate: it is movable, used on both sides of the border and, for
-// kRecompute, all results of its maker come from an operator that can run again.
+// kRecompute, all results of its maker come from an operator that can be recomputed.
 [[nodiscard]] bool may(const Problem& problem, Value value, Fate fate);
 
-// The operators of a step in the order in which they run, those that run again included, and where
-// among them each value is used. What is made again serves all later uses.
+// The operators of a step in the order in which they run, those that are recomputed included, and
+// where among them each value is used. What is recomputed serves all later uses.
 class Execution {
  public:
   struct Run {

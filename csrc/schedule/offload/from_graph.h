@@ -11,9 +11,9 @@ namespace berth::schedule::offload {
 // each by one alternative (`choice`; empty: the first). A storage is one value; residents are the
 // constant and never move. The backward part begins with the first backward or optimizer operator.
 //
-// An operator may run again where its results depend on what it reads alone: no traits, none of its
-// results written again, and nothing that it reads overwritten before the last operator that could
-// want them, through other operators that run again. Its kind is guessed from its name.
+// An operator may be recomputed where its results depend on what it reads alone: no traits, none of
+// its results written again, and nothing that it reads overwritten before the last operator that
+// could want them, through other operators that are recomputed. Its kind is guessed from its name.
 //
 // Throws Error(kInput) for what is no graph, and for an order that breaks its edges.
 // O((operators + reads + writes) log of them).

@@ -28,13 +28,13 @@ struct CopyResult {
   // No plan has a lower peak: residents and what one operator reads, makes and works in.
   Bytes least_peak = 0;
   Bytes copied_bytes = 0;        // each way
-  std::uint64_t recomputed = 0;  // operators that run again
+  std::uint64_t recomputed = 0;  // operators that are recomputed
   std::string engine;            // that found it
   double seconds = 0;
   std::uint64_t simulations = 0;
 };
 
-// Decides for each value whether it is kept, copied out or made again, so that the step fits
+// Decides for each value whether it is kept, copied out or recomputed, so that the step fits
 // machine.budget and takes little time. Always returns a plan: where none fits, one with little
 // excess. For the same budget of simulations "auto" is never slower than "offload" and "recompute"
 // alone. `problem` was derived. Throws Error(kUsage) for an unknown engine.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-// What to copy to the host and back, and what to make again, so that a step fits a budget.
+// What to copy to the host and back, and what to recompute, so that a step fits a budget.
 namespace berth::schedule::offload {
 
 using Index = std::uint32_t;  // of an operator, in the order in which they run

@@ -37,7 +37,7 @@ Search::Search(const Problem& problem, const Machine& machine, Bytes least_bytes
                             static_cast<double>(copy_ns(value.bytes, machine.in.alone));
       may_offload_[v] = static_cast<double>(start[use] - start[last]) >= 1.1 * copies;
     }
-    // Without a use after the border it is wanted where others are made again of it.
+    // Without a use after the border it is wanted where others are recomputed of it.
     if (may_offload_[v] || may_recompute_[v]) movable_.push_back(v);
   }
 }

@@ -52,7 +52,7 @@ class Search {
   // What may be done with a value.
   [[nodiscard]] bool allows(Value value, Fate fate, const Ways& ways) const;
   [[nodiscard]] Draft all_kept() const;
-  // As little kept as the ways allow: made again where that is possible.
+  // As little kept as the ways allow: recomputed where that is possible.
   [[nodiscard]] Draft least_kept(const Ways& ways) const;
   [[nodiscard]] CopyPlan plan_of(const Draft& draft);
   Score price(const Draft& draft);

@@ -13,7 +13,7 @@ namespace berth::schedule::offload {
 // The steps of a plan for the problem that from_graph() made of `graph` with the same order and
 // choice. Each reload is a step right before its trigger, or after its copy to the host. A copy to
 // the host is a step after the last reader before the border; it may begin with that reader, since
-// both only read. What is made again has a buffer of its own, and what is made beside it for
+// both only read. What is recomputed has a buffer of its own, and what is made beside it for
 // nothing is dropped at once. Peak and time are the outcome's; the graph's hash, the budget, the
 // engine and the seed are left to the caller.
 //

@@ -28,7 +28,7 @@ std::string why_not(const std::string& engine, bool has_budget, bool has_rates) 
   if (is_one_of(engine, {"copies", "vdnn", "dymem"}) && !has_rates)
     return fmt::format("the engine {} copies to the host: copy_rate is to say how fast", engine);
   if (!has_budget && !is_one_of(engine, {"auto", "order", "release"}))
-    return fmt::format("the engine {} makes again what does not fit a budget: none is given",
+    return fmt::format("the engine {} recomputes what does not fit a budget: none is given",
                        engine);
   return {};
 }

@@ -10,13 +10,13 @@ namespace berth::schedule {
 
 // What no plan within the budget can cost less than, by prices on memory (Lagrange): each stage
 // pays a price for each byte that it has above the budget, each run for what it reads. With the
-// prices fixed, every value finds its cheapest way through the stages alone (kept, or made again),
+// prices fixed, every value finds its cheapest way through the stages alone (kept, or recomputed),
 // and every operator its cheapest alternative, so the sum is a bound for all plans, whatever the
 // prices. They rise and fall with what is violated on average (volume algorithm, Barahona and Anbil
 // 2000).
 //
 // A bound under any of the three rules: what is counted is what the rule counts or less. Memory
-// while something is made again is looked at for that operator alone. Costs are in the problem's
+// while something is recomputed is looked at for that operator alone. Costs are in the problem's
 // unit. Deterministic: a function of the problem and of the rounds and targets asked for. Not
 // thread-safe; the problem outlives it. With more than kMostCells values times stages there are no
 // prices: the bound is that without a budget.

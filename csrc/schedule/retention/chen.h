@@ -10,7 +10,7 @@ namespace berth::schedule {
 // Sublinear memory (Chen, Xu, Zhang, Guestrin: Training Deep Nets with Sublinear Memory Cost,
 // 2016), the named baseline. Values over which no read passes split the forward part; their
 // Algorithm 3 keeps one of them whenever more than a share B has come together since the last. What
-// lies between is made again, all at once, when the first of it is wanted; or split in the same way
+// lies between is recomputed, all at once, when the first of it is wanted; or split in the same way
 // once more (their recursion), with a third of the share each time. Values below a thousandth of
 // all bytes that are read over more than a tenth of the operators (labels, masks) are always kept
 // and stand in the way of no split.

@@ -63,7 +63,7 @@ class Cutter {
     uses.last = std::max(uses.last, stage);
   }
 
-  // Of a second run; nothing: it must not run again.
+  // Of a second run; nothing: it must not be recomputed.
   [[nodiscard]] std::optional<double> cost_of(StageNode n) const {
     const StageProblem::NodeOf& node = problem_.nodes[n];
     if (node.only_once || node.last_stage < problem_.stages.size()) return std::nullopt;
@@ -76,7 +76,8 @@ class Cutter {
     return least;
   }
 
-  // The source's side: of operators those that do not run again, of values those that nobody needs.
+  // The source's side: of operators those that are not recomputed, of values those that nobody
+  // needs.
   void cut(double price) {
     const double scale = kMostFlow / (all_cost_ + price * all_bytes_ + 1);
     const auto capacity = [scale](double cost) { return static_cast<Bytes>(cost * scale) + 1; };

@@ -15,10 +15,10 @@ namespace berth::schedule {
 // With a backward part, stage 0 is all before its first operator in the order, or so much more of
 // the order as is asked for, and each operator from there on ends a stage of its own. Without one
 // each operator has a stage, but that none begins between a result and the operator that writes
-// over it. Results of operators of stage 0 are what can be kept or made again; all others live from
-// their first write to their last read, as in any schedule. An operator may run again where it is
-// not random, changes no state, waits for nobody and is no collective, and only as long as what it
-// reads of residents has not changed. Bytes are bytes, costs nanoseconds.
+// over it. Results of operators of stage 0 are what can be kept or recomputed; all others live from
+// their first write to their last read, as in any schedule. An operator may be recomputed where it
+// is not random, changes no state, waits for nobody and is no collective, and only as long as what
+// it reads of residents has not changed. Bytes are bytes, costs nanoseconds.
 struct StageGraph {
   static constexpr graph::OperatorId kNoOperator = ~graph::OperatorId{0};
 

@@ -91,7 +91,7 @@ class Reader {
     for (const Content& one : contents_) {
       if (!stages_.problem.values[one.value].keepable) continue;
       const auto first = std::lower_bound(ends_.begin(), ends_.end(), one.born);
-      // Behind the last stage nothing is kept, whatever is run again there.
+      // Behind the last stage nothing is kept, whatever is recomputed there.
       for (auto end = first; end + 1 < ends_.end(); ++end) {
         const auto stage = static_cast<std::size_t>(end - ends_.begin());
         const bool read = one.last_read != kNoStep && *end < one.last_read;

@@ -46,9 +46,9 @@ class Partition {
   enum class Bans : std::uint8_t { kAll, kNotFusible, kHeavy };
   struct Cut {
     Flags saved;   // by value
-    Flags banned;  // by node: it is not made again
+    Flags banned;  // by node: it is not recomputed
   };
-  // `allowed`: nodes that may be made again all the same.
+  // `allowed`: nodes that may be recomputed all the same.
   [[nodiscard]] Cut cut(Bans bans, const Flags& allowed = {}) {
     Cut found{Flags(problem_.values.size(), false), Flags(problem_.nodes.size(), false)};
     flow_.clear();
@@ -89,7 +89,7 @@ class Partition {
         node.first.empty() ? node.in_place : node.first;
     return std::ranges::min(alternatives, {}, &StageAlternative::cost).cost;
   }
-  // What cannot be made again: the step's inputs, and what is random.
+  // What cannot be recomputed: the step's inputs, and what is random.
   [[nodiscard]] Flags irreplaceable() const {
     Flags found(problem_.values.size(), false);
     for (StageNode n = 0; n < problem_.nodes.size(); ++n)
@@ -97,14 +97,14 @@ class Partition {
         for (const StageValue v : problem_.nodes[n].makes) found[v] = true;
     return found;
   }
-  // Whether the knapsack chooses if it is made again: what the backward part has use for.
+  // Whether the knapsack chooses if it is recomputed: what the backward part has use for.
   [[nodiscard]] bool is_choice(StageNode n) const {
     return !input_[n] && !random_[n] &&
            std::ranges::any_of(problem_.nodes[n].makes,
                                [this](StageValue v) { return distance_[v] < kFar; });
   }
 
-  // What is saved is kept to its last use; all else is made again where it is wanted first, and
+  // What is saved is kept to its last use; all else is recomputed where it is wanted first, and
   // kept from there.
   [[nodiscard]] Retention plan(const Flags& saved) const {
     Retention plan(problem_);

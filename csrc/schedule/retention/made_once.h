@@ -15,7 +15,7 @@ struct KeptRows {
 };
 
 // For the stages [first, last] of a plan that says only what is kept when the first begins and what
-// when they have ended: all else that they want is made again once, in the first that wants it, and
+// when they have ended: all else that they want is recomputed once, in the first that wants it, and
 // kept from there to its last use among them. By value; `first` is 1 at least.
 // O(values + reads of what the stages want).
 [[nodiscard]] std::vector<KeptRows> rows_made_once(const StageProblem& problem, std::size_t first,

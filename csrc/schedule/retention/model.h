@@ -121,7 +121,7 @@ struct RetentionCost {
 };
 [[nodiscard]] RetentionCost evaluate(StageModel& model, const Retention& plan);
 
-// Everything that is read later is kept until its last use: the most memory, nothing made again.
+// Everything that is read later is kept until its last use: the most memory, nothing recomputed.
 [[nodiscard]] Retention keep_everything(const StageProblem& problem);
 
 }  // namespace berth::schedule

@@ -215,7 +215,7 @@ void MoveMaker::alternative(RetentionMove& move) {
   }
 }
 
-// What is made again in a stage is made some stages before it and kept.
+// What is recomputed in a stage is made some stages before it and kept.
 void MoveMaker::earlier(RetentionMove& move) {
   const auto again = recomputation();
   if (!again) return;

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-// What to keep from one stage of a step to the next, and what to make again.
+// What to keep from one stage of a step to the next, and what to recompute.
 //
 // Stage 0 runs the forward part; each later stage ends with one closing operator, as a rule of the
-// backward part, and begins with what is made again for it. Which values are kept at the beginning
+// backward part, and begins with what is recomputed for it. Which values are kept at the beginning
 // of each stage, and which alternative each closing operator takes: that is a whole plan. What is
-// made again, by which alternative and when it is released follows by rule.
+// recomputed, by which alternative and when it is released follows by rule.
 namespace berth::schedule {
 
 using StageNode = std::uint32_t;  // an operator that can run in any stage, in the order that it has
@@ -35,7 +35,7 @@ struct StageAlternative {
 
 // Plain data, checked by violation().
 struct StageProblem {
-  // Of an operator that must not run again.
+  // Of an operator that must not be recomputed.
   static constexpr std::int64_t kNever = std::int64_t{1} << 45;
   static constexpr std::int64_t kMostBytes = std::int64_t{1} << 52;
   static constexpr std::size_t kMostNodes = 16'384, kMostStages = 16'384;
@@ -52,7 +52,7 @@ struct StageProblem {
     std::vector<StageValue> reads, makes;  // each once, reads ascending
     std::vector<StageAlternative> first,
         again;               // in stage 0, and in a later one; empty: as `first`
-    bool only_once = false;  // it must not run again
+    bool only_once = false;  // it must not be recomputed
     // Nor in a later stage than this one, at whose end something that it reads changes.
     std::uint32_t last_stage = std::numeric_limits<std::uint32_t>::max();
     // A read whose bytes its first result can take over, where nobody needs them any more, and the

@@ -40,7 +40,7 @@ struct RetentionResult {
 // O(stages and what their operators read).
 [[nodiscard]] std::int64_t least_budget_of(const StageProblem& problem);
 
-// Finds what to keep and what to make again within the problem's budget so that the step takes
+// Finds what to keep and what to recompute within the problem's budget so that the step takes
 // little time, with a bound that says how far from the least it can be. Throws Error(kInput) for a
 // problem that is none, Error(kUsage) for an unknown engine and for a given plan of another
 // problem.

@@ -17,7 +17,7 @@ struct SavedSetOptions {
 };
 
 // The cheapest plan found, within the budget, of those in which every value is saved for the whole
-// backward part or is made again once, where it is wanted first, and kept from there to its last
+// backward part or is recomputed once, where it is wanted first, and kept from there to its last
 // use: a bit a value, where a plan has a bit a value and stage. So large steps come close with few
 // moves, and a search of all plans has a place to begin. Annealing, as squeeze() does it: a value
 // is saved no more, or is saved, alone or in exchange for what its maker reads. From everything

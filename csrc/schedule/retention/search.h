@@ -42,7 +42,7 @@ void squeeze(WorkingPlan& plan, const Squeeze& how, MoveSource& source, std::mt1
              RetentionSearch& search, FoundRetention& best);
 
 // Annealing on cost and on bytes over the budget at a price that follows: by moves that drop a
-// value between two uses, keep one that is made again, exchange them, shift and cut intervals, take
+// value between two uses, keep one that is recomputed, exchange them, shift and cut intervals, take
 // another alternative. Updates `best` where it finds something within the budget that costs less.
 // Deterministic for equal random state and a `stop` that looks at no clock.
 void squeeze(WorkingPlan& plan, const StageModel& model, const Squeeze& how,
