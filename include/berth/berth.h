@@ -54,11 +54,10 @@ typedef struct berth_options {
   const char* trace; /* file to record to */
   size_t memory_limit;
   int streams_may_end; /* 1: streams are destroyed while blocks used on them live; costs waiting */
-  /* How a GPU's memory is had: auto (default), virtual, plain, as BERTH_MEMORY. virtual is refused
-   * where the driver has none: BERTH_SYSTEM at the first block. Since 1.4. */
+  /* The form of a GPU's memory: auto (default), virtual, plain, as BERTH_MEMORY. If the driver has
+   * no virtual memory, virtual is refused: BERTH_SYSTEM at the first block. Since 1.4. */
   const char* memory;
-  /* The most of a GPU's virtual memory that the driver is asked for at a time, as BERTH_HANDLE.
-   * Since 1.4. */
+  /* The largest handle of a GPU's virtual memory, as BERTH_HANDLE. Since 1.4. */
   size_t handle;
 } berth_options;
 
@@ -107,9 +106,9 @@ berth_status berth_end_capture(int device, uint64_t graph);
  * Waits for the device, or leaves that to the end of a capture that is open. Since 1.2. */
 berth_status berth_release_graph(int device, uint64_t graph);
 
-/* The same as PyTorch's set_begin_allocate_to_pool(), set_end_allocate_to_pool_fn() and
- * set_release_pool() want it: `takes` is a std::function<bool(cudaStream_t)>*, passed as C++ does.
- * They throw as berth_malloc_or_throw does. Since 1.2. */
+/* The same, in the form of PyTorch's set_begin_allocate_to_pool(), set_end_allocate_to_pool_fn()
+ * and set_release_pool(): `takes` is a std::function<bool(cudaStream_t)>*, passed as C++ does. They
+ * throw as berth_malloc_or_throw does. Since 1.2. */
 typedef struct berth_pool_id {
   uint64_t first, second;
 } berth_pool_id;

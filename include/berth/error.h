@@ -5,7 +5,7 @@
 
 namespace berth {
 
-// What kind of thing went wrong, and with it the exit code of the program `berth`.
+// The kind of an error. It decides the exit code of the program `berth`.
 enum class ErrorKind {
   kUsage,        // a wrong argument, option, setting or call out of order (exit code 2)
   kInput,        // an unreadable, damaged or foreign file (exit code 3)
@@ -13,7 +13,7 @@ enum class ErrorKind {
   kOutOfMemory,  // certain exhaustion; always thrown as OutOfMemory (exit code 4)
 };
 
-// The one exception type of berth. Its text says asked, had and limit in one line.
+// The one exception type of berth. Its text names the request, the state and the limit in one line.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

@@ -11,8 +11,9 @@
 #include <utility>
 #include <vector>
 
-// A step as operators that read and make values: what planners of steps take. Plain data, integers
-// only: bytes, nanoseconds. Free of threads and streams: whoever has a graph may share it to read.
+// A step as operators that read and make values: the input of the planners of steps. Plain data,
+// integers only: bytes, nanoseconds. Without threads and streams: several threads may read one
+// graph.
 namespace berth::graph {
 
 using StorageId = std::uint32_t;
@@ -51,9 +52,10 @@ struct Alternative {
   Bytes workspace = 0;
   std::vector<Read> reads;
   std::vector<ValueId> writes;
-  // Inputs whose bytes a result takes over: optional, where nobody else needs the input any more.
+  // Pairs of an input and a result that may use the input's bytes, if no later operator reads the
+  // input.
   std::vector<std::pair<ValueId, ValueId>> in_place;
-  std::string algorithm = {};  // its name, for people; empty: not said
+  std::string algorithm = {};  // its name, for people; empty: unknown
   friend bool operator==(const Alternative&, const Alternative&) = default;
 };
 
@@ -65,7 +67,7 @@ struct Traits {
   bool host_sync = false;
   bool collective = false;
   bool draws_again = false;  // random, but drawn again from the generator's state of the first run
-  // Whether it must not be recomputed.
+  // True if the operator must not be recomputed.
   [[nodiscard]] bool only_once() const noexcept {
     // mutant: referee-again, referee-drawn-again
     return (random && !draws_again) || changes_state || host_sync || collective;
@@ -77,7 +79,7 @@ struct Operator {
   std::string name;
   Phase phase = Phase::kForward;
   Traits traits;
-  std::optional<OperatorId> forward;      // whose gradient it takes
+  std::optional<OperatorId> forward;      // the operator whose gradient it computes
   std::vector<Alternative> alternatives;  // the first is the one that was recorded
   friend bool operator==(const Operator&, const Operator&) = default;
 };
@@ -95,23 +97,24 @@ struct Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
-// The first reason why this is no graph, in one line that names the operator or storage; empty
-// where it is one. A graph has indices in range, one maker a value, versions without holes, sizes
-// that add up, and no cycle. Every value that an operator reads is made, or was there before.
+// The first violation of the rules of a graph, in one line that names the operator or storage;
+// empty if there is none. Indices are in range, each value has one maker, versions have no holes,
+// sums of sizes do not overflow, and there is no cycle. Every value that an operator reads has a
+// maker, or exists at the beginning.
 [[nodiscard]] std::string violation(const Graph& graph);
 
-// Reads a graph; its content tells the form. It is one of berth's own, binary or JSON
-// (plans/README.md), or a trace with operators whose step repeats. Or it is a graph of
-// dnn-partitioning, MONeT or Moccasin, a log of DTR, or a profile of PipeDream (its graph.txt, or
-// JSON). Trusts nothing: throws Error(kInput)
-// that names the file and what is wrong, for what violation() finds, too. 10 MB in 0.2 s.
+// Reads a graph and recognizes its form by the content. The form is berth's own, binary or JSON
+// (plans/README.md), or a trace with operators whose step repeats. After use_papers() it may also
+// be a graph of dnn-partitioning, MONeT or Moccasin, a log of DTR, or a profile of PipeDream (its
+// graph.txt, or JSON). Trusts nothing: throws Error(kInput) that names the file and the fault, for
+// a violation() too. 10 MB in 0.2 s.
 [[nodiscard]] Graph read_graph(const std::string& path);
-// The same of text that is there already, in any form that is text; `name` is for errors.
+// The same for a text in memory, in any text form; errors name it `name`.
 [[nodiscard]] Graph parse_graph(std::string_view text, const std::string& name);
 
 // Writes a graph, atomically: as JSON where the name ends in .json, else as the binary file. Both
-// read back as the same graph. Throws Error(kUsage) for what violation() finds, Error(kSystem)
-// where it cannot be written.
+// read back as the same graph. Throws Error(kUsage) for a violation(), Error(kSystem) if the file
+// cannot be written.
 void write_graph(const std::string& path, const Graph& graph);
 
 }  // namespace berth::graph

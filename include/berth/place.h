@@ -100,7 +100,7 @@ struct PlaceOptions {
   std::function<void(const PlaceProgress&)> progress = {};
   // Called from the calling thread with every legal placement whose mark is below the last one's:
   // the first at once, and the one that place_buffers() returns. The engine ilp_pyramid has that
-  // one alone. What it throws comes out of place_buffers().
+  // one alone. place_buffers() passes on an exception that it throws.
   std::function<void(const Placement&)> improved = {};
   std::vector<Bytes> warm_start = {};  // offsets of an earlier placement, one a buffer, or empty
 };

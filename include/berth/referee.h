@@ -13,8 +13,8 @@ namespace berth::graph {
 
 using BufferId = std::uint32_t;
 
-// How a step is run: which operator when and by which alternative, and which bytes are where. Plain
-// data; what a planner finds, the referee replays and an executor follows.
+// When each operator of a step runs, by which alternative, and where its bytes are. Plain data: a
+// planner makes a schedule, the referee replays it, and an executor follows it.
 //
 // A buffer holds one run's result for a storage. A recomputed operator writes into another
 // buffer of the same storage, so two versions can be alive side by side. Each input and each
@@ -26,9 +26,9 @@ using BufferId = std::uint32_t;
 struct Buffer {
   static constexpr Bytes kNoOffset = ~Bytes{0};
   StorageId storage = 0;
-  // Its place in the arena at each of its births on the device, in order: kNoOffset for one that is
-  // elsewhere. None where it is resident or where nothing was placed. An input's first is where it
-  // is at the beginning.
+  // Its offset in the arena at each of its births on the device, in order; kNoOffset for a birth
+  // outside the arena. Empty for a resident, and if nothing was placed. An input's first offset is
+  // its place at the beginning.
   std::vector<Bytes> offsets;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
@@ -37,7 +37,7 @@ struct ScheduleStep {
   enum class Kind : std::uint8_t {
     kRun,      // an operator
     kDrop,     // of a buffer
-    kCopyOut,  // of a buffer to the host: begins here, its bytes are free when it has ended
+    kCopyOut,  // of a buffer to the host: begins here; its bytes are free when the copy has ended
     kCopyIn,   // of a buffer back from the host: has its bytes from here on
   };
   Kind kind = Kind::kRun;
@@ -75,9 +75,9 @@ struct Schedule {
   Bytes budget = 0;       // of everything, residents included; 0: none
   std::string engine;     // that found it
   std::uint64_t seed = 0;
-  std::uint64_t graph_hash = 0;         // of the graph that it is for: hash_of(); 0: not said
-  std::vector<OperatorMark> operators;  // of that graph, by number; empty: not said
-  // As the planner says; the referee's are what counts.
+  std::uint64_t graph_hash = 0;         // hash_of() its graph; 0: unknown
+  std::vector<OperatorMark> operators;  // of that graph, by number; empty: unknown
+  // The planner's figures. Reports of berth have the referee's.
   Bytes peak = 0, peak_bound = 0;
   std::uint64_t ns = 0, ns_bound = 0;
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -90,23 +90,24 @@ struct CopyRates {
 
 // The referee's account of a schedule. All peaks and times that berth reports are these.
 struct Verdict {
-  // The first thing that is wrong, in one line that names step, operator and value; empty where the
-  // schedule is legal. The rest holds for legal ones alone.
+  // The first violation, in one line that names step, operator and value; empty for a legal
+  // schedule. The other fields are valid for a legal schedule only.
   std::string violation;
 
-  // All the time: residents that are never copied. Part of every figure but arena and host.
+  // Bytes of residents that are never copied. Part of every figure but those of the arena and the
+  // host.
   Bytes resident = 0;
-  // Largest of `live` at a run or a copy in; `resident` where there is none. An input that is
-  // dropped before is no part of it.
+  // Largest value of `live` at a run or a copy in; `resident` if there is neither. An input that is
+  // dropped before the first of them does not count.
   Bytes peak = 0;
   std::size_t peak_step = 0;
   // Bytes on the device by step: while an operator runs, its results and workspace included; after
   // any other step.
   std::vector<Bytes> live;
-  Bytes arena = 0;  // high-water mark of what has an offset
-  // Most that is copied out at one time. Residents that are copied count all the time.
+  Bytes arena = 0;  // high-water mark of the buffers with an offset
+  // The most bytes on the host at one time. Residents that are copied count all the time.
   Bytes host_peak = 0;
-  Bytes host_arena = 0;  // high-water mark of what has a place on the host
+  Bytes host_arena = 0;  // high-water mark of the buffers with a place on the host
 
   std::uint64_t compute_ns = 0;                     // of all runs
   std::uint64_t recomputed_ns = 0, recomputed = 0;  // of runs after an operator's first
@@ -115,8 +116,8 @@ struct Verdict {
 };
 
 // Replays a schedule over symbolic contents: each buffer holds a version of a storage, and every
-// operator must find what it reads. Trusts nothing of the schedule, and shares no code with those
-// that make schedules. `graph` is legal (violation() says so).
+// operator must find what it reads. Trusts nothing of the schedule, and shares no code with the
+// planners. Requires: violation(graph) is empty.
 //
 // What is demanded:
 // - Each operator runs, and its reads are on the device, hold the version that it reads, and are
@@ -144,14 +145,14 @@ struct Verdict {
 [[nodiscard]] Verdict replay(const Graph& graph, const Schedule& schedule,
                              const CopyRates& rates = {});
 
-// Reads a schedule. Trusts nothing: throws Error(kInput), naming the file and the reason, for
-// damage, counts above the caps of Schedule, and a buffer that is not there. Whether the schedule
-// is legal says replay(), who needs the graph. O(size).
+// Reads a schedule. Trusts nothing: throws Error(kInput) that names the file and the reason, for
+// damage, counts above the caps of Schedule, and a missing buffer. replay() checks with the graph
+// whether the schedule is legal. O(size).
 [[nodiscard]] Schedule read_schedule(const std::string& path);
 
-// Writes a schedule, atomically: equal bytes for equal schedules. What a step's kind does not use
-// is not written. Throws Error(kUsage) above the caps and for a buffer that is not there,
-// Error(kSystem) where it cannot be written.
+// Writes a schedule, atomically: equal bytes for equal schedules. Fields that a step's kind does
+// not use are not written. Throws Error(kUsage) above the caps and for a missing buffer,
+// Error(kSystem) if the file cannot be written.
 void write_schedule(const std::string& path, const Schedule& schedule);
 
 }  // namespace berth::graph

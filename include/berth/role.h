@@ -4,7 +4,7 @@
 
 namespace berth::trace {
 
-// What a block is to the program that asked for it.
+// The role of a block in the program that requested it.
 enum class RoleKind : std::uint8_t {
   kUnknown = 0,
   kParameter = 1,

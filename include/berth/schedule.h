@@ -47,23 +47,23 @@ struct OrderProgress {
   std::string engine;  // that found it
 };
 
-// What every planner of a schedule takes.
+// Options of every planner of a schedule.
 struct PlannerOptions {
   std::string engine = "auto";     // a name that the planner lists
   double time_limit_seconds = 10;  // infinity: none
-  // What a search tries, which each planner counts in its own way; 0: as much as there is time for.
-  // With a budget and no time limit the result depends on the seed alone.
+  // The most tries of a search, which each planner counts in its own way; 0: the time alone limits
+  // it. With an iteration budget and no time limit the result depends on the seed alone.
   std::uint64_t iteration_budget = 0;
   std::uint64_t seed = 1;
   const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is returned
 };
 
 // Engines are those of order_engines(): "auto" runs them one after the other until the gap is 0.
-// The budget is one of moves of annealing, of executed sets of the exact search, and of nodes of an
-// integer program's tree, each.
+// The iteration budget limits moves of annealing, executed sets of the exact search, and nodes of
+// an integer program's tree, each by itself.
 struct OrderOptions : PlannerOptions {
   std::function<void(const OrderProgress&)> progress = {};  // from the calling thread
-  // An order that is there already, or empty: the result is never worse.
+  // A known order, or empty: the result is never worse.
   std::vector<std::uint32_t> given = {};
 };
 
@@ -84,36 +84,34 @@ struct OrderResult {
 // More operators are refused: their ancestors are a table of 128 MiB.
 inline constexpr std::size_t kMostOrdered = std::size_t{1} << 15;
 
-// Finds an order whose peak is low, with a bound that says how far from the least it can be. The
-// peak is the most that is alive while one operator runs, residents included. Always returns a
-// legal order, never worse than the given one and the best constructive one that the time was
-// enough for. Re-entrant. To find the least is NP-hard (register sufficiency, Garey & Johnson 1979,
-// PO1); graphs of neural networks mostly end with proof.
+// Finds an order with a low peak, and a bound of the least peak. The peak is the most bytes alive
+// while one operator runs, residents included. Always returns a legal order. It is never worse than
+// the given one and the best constructive one that the time was enough for. Re-entrant. To find the
+// least is NP-hard (register sufficiency, Garey & Johnson 1979, PO1); graphs of neural networks
+// mostly end with proof.
 //
-// Throws Error(kUsage) that names the operator or value for an index that is out of range, a sum of
-// sizes beyond kMaxBytes, and a cycle. Throws it also for an unknown engine, a given order that is
-// none, and more than kMostOrdered operators.
+// Throws Error(kUsage) that names the operator or value for an index out of range, a sum of sizes
+// beyond kMaxBytes, and a cycle. Also for an unknown engine, a given order that is no order of the
+// operators, and more than kMostOrdered operators.
 [[nodiscard]] OrderResult order_operators(const StepOperators& operators,
                                           const OrderOptions& options = {});
 
-// Names for OrderOptions::engine: "auto" first, then "given", "constructive", "descent", "anneal",
-// "exact" and "olla", which is there once use_olla() was called (<berth/schedule_ilp.h>), for few
-// operators.
+// Names for OrderOptions::engine: "auto" first, then "given", "constructive", "descent", "anneal"
+// and "exact". After use_olla() (<berth/schedule_ilp.h>) also "olla", for few operators.
 [[nodiscard]] const std::vector<std::string>& order_engines();
 
 }  // namespace berth
 
 namespace berth::schedule {
 
-// Where the bytes of a schedule lie: arenas of the device and of the host, and what no placement
-// is below.
+// The arenas of a schedule, on the device and on the host, and a bound of their size.
 struct Addresses {
-  Bytes arena_bytes = 0;  // the highest end of all that is placed; may be above the capacity
-  Bytes live_peak = 0;    // most that is alive of it at one time
+  Bytes arena_bytes = 0;  // the highest end of all buffers that are placed; may exceed the capacity
+  Bytes live_peak = 0;    // the most bytes of it alive at one time
   Bytes bound = 0;        // no placement needs less
-  Bytes host_bytes = 0;   // of the host's arena: 0 where nothing is copied
-  Bytes host_peak = 0;    // most that is on the host at one time
-  std::string engine;     // that found the device's
+  Bytes host_bytes = 0;   // of the host's arena; 0: nothing is copied
+  Bytes host_peak = 0;    // the most bytes on the host at one time
+  std::string engine;     // that found the device's arena
   double seconds = 0;
 
   [[nodiscard]] double gap() const noexcept {
@@ -147,28 +145,29 @@ struct StepOptions : PlannerOptions {
   // How fast the device copies, 1 to 10^15 bytes a second each way; nothing: it does not.
   std::optional<graph::CopyRates> rates = {};
   std::function<void(const StepProgress&)> progress = {};  // from the calling thread
-  // Whether the schedule gets addresses, on the host for copies, too. Its arena must then fit the
-  // budget.
+  // True: the schedule gets addresses on the device, and on the host for copies. Its arena must
+  // then fit the budget.
   bool addresses = false;
-  // Schedules of this graph that are there already: the result is never slower than one that fits.
+  // Known schedules of this graph: the result is never slower than one of them that fits.
   std::vector<graph::Schedule> given = {};
 };
 
 struct StepResult {
   std::optional<graph::Schedule> schedule;  // the fastest that fits; nothing: none was found
-  std::optional<Addresses> addresses;       // of it, where they were wanted
-  graph::Verdict verdict;                   // the referee's, of that one
-  // The step as it was recorded, nothing recomputed, each operator by its fastest alternative.
+  std::optional<Addresses> addresses;       // of the schedule, if StepOptions::addresses is true
+  graph::Verdict verdict;                   // the referee's account of the schedule
+  // Peak and time of the step as recorded, without recomputation, each operator by its fastest
+  // alternative.
   Bytes base_peak = 0;
   std::uint64_t base_ns = 0;
-  std::optional<Bytes>
-      order_peak;              // of the best order, nothing recomputed, where one was searched for
-  Bytes least_budget = 0;      // nothing fits less: what the largest operator needs
+  // Of the best order without recomputation, if the engine searches for one.
+  std::optional<Bytes> order_peak;
+  Bytes least_budget = 0;      // no schedule fits less: the bytes that the largest operator needs
   std::string largest;         // that operator
   std::uint64_t ns_bound = 0;  // no schedule is faster
   bool proven_optimal = false;
   std::string why_not;      // where there is no schedule
-  Bytes missing_bytes = 0;  // where the budget is below least_budget: by how much
+  Bytes missing_bytes = 0;  // by which the budget is below least_budget
   double seconds = 0;
 
   [[nodiscard]] double gap() const noexcept {
@@ -183,31 +182,31 @@ struct StepResult {
 // little memory. Recomputation has Chen et al. 2016 (arXiv:1604.06174) as its baseline, copies have
 // vDNN (Rhu et al. 2016). To find the best of each is NP-hard.
 //
-// Re-entrant; runs on the calling thread alone. Throws Error(kInput) for what is no graph,
-// Error(kUsage) for an unknown engine and rates out of range. That nothing fits is an answer:
-// why_not.
+// Re-entrant; runs on the calling thread alone. Throws Error(kInput) for a graph with a
+// violation(), Error(kUsage) for an unknown engine and rates out of range. If no schedule fits,
+// that is no error: why_not has the reason.
 [[nodiscard]] StepResult plan_step(const graph::Graph& graph, const StepOptions& options);
 
 // "auto" first, then "order", "retain", "copies", and the others that StepOptions names.
 [[nodiscard]] std::vector<std::string> step_engines();
 
-// A schedule for each budget, least first: each is also offered to the larger ones, so that more
-// memory never costs time. The time limit is that of all together.
+// A schedule for each budget, least budget first. A larger budget may also use the schedules of the
+// smaller ones, so more memory never costs time. The time limit holds for all budgets together.
 [[nodiscard]] std::vector<StepResult> plan_budgets(const graph::Graph& graph,
                                                    const std::vector<Bytes>& budgets,
                                                    const StepOptions& options);
 
-// The policy of step programs, of `berth schedule` and of dry runs: which plans they make.
+// The policy of step programs, `berth schedule` and dry runs: which plans they make.
 
-// plan_step(), and a longer search if nothing fits in its time. "auto" then searches five times as
-// long, with rates first for a schedule without copies, which has fewer choices. Not where the
-// budget is below StepResult::least_budget.
+// plan_step(), and a longer search if no schedule fits in its time. "auto" then searches five times
+// as long. With rates it first searches as long for a schedule without copies, which has fewer
+// choices. There is no longer search if the budget is below StepResult::least_budget.
 [[nodiscard]] StepResult plan_within(const graph::Graph& graph, const StepOptions& options);
 
 // The fastest plan within the budget that also copies residents to the host while no operator uses
-// them, as far as `movable` says by storage. Several searches share the time: each leaves another
-// part of the budget to the step's own values. Of the schedule's residents those begin and end on
-// the host whose first copy is one in. Throws Error(kUsage) without rates.
+// them. `movable` has a value for each storage: true if it may be copied. Several searches share
+// the time; each leaves another part of the budget to the step's own values. A resident whose first
+// copy is one in begins and ends on the host. Throws Error(kUsage) without rates.
 [[nodiscard]] StepResult plan_with_residents_away(const graph::Graph& graph,
                                                   const StepOptions& options,
                                                   const std::vector<bool>& movable);
@@ -239,9 +238,10 @@ struct StepResult {
 // with residents that may be on the host.
 class LeastMemory {
  public:
-  // `graph` outlives it. With rates, residents may be on the host while no operator uses them, as
-  // far as `movable` says by storage: plan_with_residents_away() halves what plan_step() found.
-  // Throws Error(kUsage) where `movable` is neither empty nor as long as the storages.
+  // `graph` outlives it. With rates, residents may be on the host while no operator uses them, if
+  // `movable` of their storage is true: plan_with_residents_away() continues the halving from
+  // plan_step()'s schedule. Throws Error(kUsage) where `movable` is neither empty nor as long as
+  // the storages.
   LeastMemory(const graph::Graph& graph, StepOptions options, std::vector<bool> movable = {});
 
   static constexpr std::uint64_t kAnyTime = ~std::uint64_t{0};
@@ -267,11 +267,11 @@ class LeastMemory {
   std::vector<Bytes> failed_, failed_away_;
 };
 
-// The engine that goes by this name: papers' names are synonyms, "olla" of "order", and "berth" of
-// "auto". What is no synonym is itself.
+// The engine with this name. "olla" is a synonym of "order", "berth" of "auto"; any other name is
+// returned as it is.
 [[nodiscard]] std::string step_engine_of(const std::string& name);
 
-// Why no step can be planned by the engine, in words; empty where it can. Copies need rates,
+// The reason why the engine cannot plan a step, in words; empty if it can. Copies need rates,
 // recomputation needs a budget.
 [[nodiscard]] std::string why_not(const std::string& engine, bool has_budget, bool has_rates);
 

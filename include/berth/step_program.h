@@ -13,16 +13,16 @@ class Tensor;
 namespace berth::torch {
 
 struct StepProgramOptions {
-  // Which planner plans the step, a name of schedule::step_engines(). "auto" (or "berth") uses all
-  // of berth. "order" (or "olla") recomputes nothing and orders the operators, as OLLA does.
-  // "release" keeps the order, too, and "eager" runs steps as they are. The planners of papers
+  // The planner of the step, a name of schedule::step_engines(). "auto" (or "berth") uses all of
+  // berth's searches. "order" (or "olla") orders the operators without recomputation, as OLLA does.
+  // "release" keeps the recorded order, and "eager" runs steps as written. The planners of papers
   // "chen", "checkmate", "knapsack" and "monet" need a budget, "vdnn" and "dymem" also a copy_rate.
   std::string engine = "auto";
-  // Bytes on the device that a step may take at most, everything counted. 0: as few as possible
+  // The most bytes that a step may take on the device, everything counted. 0: as few as possible
   // without recomputation.
   std::uint64_t memory_budget = 0;
-  // The same as a share of what the step as recorded adds to what is there between steps
-  // (activations, gradients, workspaces), above 0 and at most 1; 0: none.
+  // The same as a share, above 0 and at most 1; 0: none. The share is of the bytes that the
+  // recorded step adds to those between steps: activations, gradients, workspaces.
   double memory_share = 0;
   // The share of time by which the schedule's operators may exceed the recorded ones, e.g. 0.1. Of
   // the schedules within it berth takes the one with the least memory. Below 0: no limit. At most
@@ -32,33 +32,33 @@ struct StepProgramOptions {
   // they copy bytes to the host and back on streams of their own. 0: no offload. On the CPU the
   // host is memory like any other.
   std::uint64_t copy_rate = 0;
-  // Bytes on the host that tensors may take which leave the device where a request finds no room
-  // (spills), and what schedules copy there. No copy is made beyond that. With it a step
-  // larger than the device runs: it needs room for what its largest operator takes and makes. With
-  // copy_rate the schedule itself keeps parameters and state of the optimizer there between their
-  // uses, where the budget asks for it. 0: such a step ends in out of memory. See
+  // The most bytes on the host for spills and for copies of schedules, together. A spill copies
+  // tensors to the host when a request finds no room on the device. With it a step larger than the
+  // device runs: the device needs room for the operands and results of the largest operator. With
+  // copy_rate the schedule itself keeps parameters and optimizer state on the host between their
+  // uses, if the budget requires it. 0: such a step ends in out of memory. See
   // csrc/torch/step/README.md, "Spills".
   std::uint64_t host_memory = 0;
-  // A file of `berth schedule`. A step that it is for runs by it, without a search. Its graph comes
-  // from save_graph(), or from a trace with operators in which a step program had this step. Empty:
-  // the file of BERTH_SCHEDULE.
+  // A file of `berth schedule`. A step that matches it runs by it, without a search. The planned
+  // graph comes from save_graph(), or from a trace with operators of a program with this step
+  // program. Empty: the file of BERTH_SCHEDULE.
   std::string schedule = {};
-  // Whether a schedule may use library algorithms with other bits than the operator as written, as
-  // torch.backends.cudnn.benchmark does: faster ones, or ones with less workspace.
+  // True: a schedule may use library algorithms with other bits than the operator as written, as
+  // torch.backends.cudnn.benchmark does. They are faster, or need less workspace.
   bool other_bits = false;
-  // Whether the schedule runs on a second thread, right behind the checks, while the body reads
-  // nothing back. Operators that cannot be undone, draws, and values that the body still has wait
-  // for the body's thread. This hides the body's own time where a core is free. It gains nothing
-  // where kernels use all cores, or under berth's CPU allocator, whose plans are by thread.
+  // True: the schedule runs on a second thread, right behind the checks, while the body reads
+  // nothing back. Operators that cannot be undone, draws, and values that the body holds stay on
+  // the body's thread. This hides the body's own time if a core is free. It gains nothing if
+  // kernels use all cores, or under berth's CPU allocator, whose plans are by thread.
   bool second_thread = false;
-  // How long the loop waits for plans, in all its steps together, in seconds. Infinity: it waits
-  // for each plan. A step whose plan is not there yet runs in the order of its record and releases
-  // each value after its last use.
+  // Seconds that the loop waits for plans, in all its steps together. Infinity: it waits for each
+  // plan. Until its plan is ready, a step runs in the order of its record and releases each value
+  // after its last use.
   double plan_wait_seconds = 0.3;
-  // How many different steps are kept (training, evaluation, a last batch). A new one replaces the
-  // oldest.
+  // The most different steps that are kept (training, evaluation, a last batch). A new step
+  // replaces the oldest one.
   std::uint32_t max_programs = 128;
-  // Whether the program has other threads that call operators on the step's tensors: see
+  // True: other threads of the program may call operators on the step's tensors, see
   // watch_threads(). false saves each operator outside of steps some 0.3 us of the host's time.
   bool other_threads = true;
 };
@@ -66,16 +66,17 @@ struct StepProgramOptions {
 struct StepProgramStats {
   std::uint64_t steps = 0;      // all
   std::uint64_t scheduled = 0;  // run by a schedule
-  std::uint64_t diverged = 0;   // began as a program and went another way: run as they were
-  std::uint64_t refused = 0;    // could not be made a program
-  std::uint64_t recovered = 0;  // ran out of memory in the schedule, and were run all the same
-  std::uint64_t programs = 0;   // different steps that are known
-  std::uint64_t planning = 0;   // of those, which are being planned now
-  std::uint64_t made = 0;       // schedules so far, also of steps that are known no more
-  // Of steps that were planned once more: by measured times, or within less where they spilled.
+  std::uint64_t diverged = 0;   // began like a program and then differed; run as written
+  std::uint64_t refused = 0;    // could not become a program
+  std::uint64_t recovered = 0;  // ran out of memory in the schedule, and ran as written
+  std::uint64_t programs = 0;   // different steps that berth knows
+  std::uint64_t planning = 0;   // of those, the ones that are being planned
+  std::uint64_t made = 0;       // schedules so far, also of steps that were replaced
+  // Schedules of steps that were planned once more: by measured times, or within less memory after
+  // spills.
   std::uint64_t refined = 0;
   std::uint64_t operators = 0;  // of the last scheduled step
-  // Bytes: the schedule's peak, everything counted; the part of it that is there between steps; the
+  // Bytes: the schedule's peak, everything counted; the part of it that lives between steps; the
   // peak of the recorded step with each value released after its last use.
   std::uint64_t predicted_peak = 0, resident = 0, recorded_peak = 0;
   // Times of the operators: of the schedule, of the recorded step, and the bound of any schedule.
@@ -86,10 +87,11 @@ struct StepProgramStats {
   std::uint64_t step_ns = 0, schedule_ns = 0;
   std::uint64_t ran_beside = 0;  // instructions that ran on the second thread
   std::uint64_t recomputed = 0;  // operators that its schedule runs more than once
-  // Operators that a library has other algorithms for (cuDNN, for convolutions), and runs that take
-  // one of those.
+  // Operators for which a library has other algorithms (cuDNN, for convolutions), and runs that use
+  // one of these.
   std::uint64_t alternatives = 0, chosen = 0;
-  std::uint64_t offloaded_bytes = 0, host_peak = 0;  // bytes a step, and most of them at one time
+  // Bytes that a step copies to the host, and the most of them there at one time.
+  std::uint64_t offloaded_bytes = 0, host_peak = 0;
   // Spills of the process so far: bytes that went to the host because a request found no room, and
   // bytes that came back. The most bytes on the host at one time. The time that the program waited.
   std::uint64_t spilled_out = 0, spilled_in = 0, spilled_peak = 0, spill_ns = 0;
@@ -99,10 +101,10 @@ struct StepProgramStats {
   std::string barrier_operators;
   std::string last_divergence;     // operator and difference
   std::string last_refusal;        // operator and reason
-  std::string budget_not_met;      // why, and the least share that may do; empty where it is
-  std::string schedule_not_taken;  // why the file's is not; empty where it is, or there is none
+  std::string budget_not_met;      // why not, and the least share that may be met; empty: it is met
+  std::string schedule_not_taken;  // why the file's schedule is not used; empty: it is, or no file
 
-  // One object with the names above.
+  // One JSON object with the names above.
   [[nodiscard]] std::string to_json() const;
 };
 
@@ -115,7 +117,7 @@ struct StepProgramStats {
 //       ... zero_grad, forward, backward, optimizer, as ever ...
 //     }
 //
-// The first steps run as they are and are recorded. After two equal steps the body runs without
+// The first steps run as written and are recorded. After two equal steps the body runs without
 // kernels. berth checks each of its operators against the record, and the schedule does the work.
 // The schedule runs up to a value when the body reads it back (item()), and to its end when the
 // scope ends. After the step the program finds the state that the step as written leaves. A step
@@ -168,10 +170,10 @@ class StepProgram {
     StepProgram* program_;
     int exceptions_;  // that were under way at the beginning
   };
-  // The step is what happens as long as the result lives. Ends on the thread where it began.
+  // The step lasts as long as the result lives. It must end on the thread where it began.
   [[nodiscard]] Step step() { return Step(*this); }
-  // The same in two calls. `failed`: the body was left by an exception. Whether another schedule
-  // runs the steps that come than ran before.
+  // The same in two calls. `failed`: an exception left the body. end() returns true if another
+  // schedule runs the next steps.
   void begin();
   bool end(bool failed = false);
 
@@ -191,16 +193,16 @@ class StepProgram {
 // schedule up to here, so that the bytes are those of the step as written. Later reads need another
 // call. Outside a step it does nothing.
 void read_bytes(const at::Tensor& tensor);
-// The same for a body that reads or writes the bytes as long as it has the tensor. From then on
+// The same for a body that reads or writes the bytes as long as it holds the tensor. From then on
 // each operator that uses the tensor is a barrier.
 void share_bytes(const at::Tensor& tensor);
 
-// Lets tensors spill to so many bytes of the host from now on: those of the calling thread's
+// Permits spills to that many bytes of the host from now on: of tensors of the calling thread's
 // operators, and of the steps of all step programs. StepProgramOptions::host_memory does this too.
 // A program calls it before its first step if that one does not fit. Throws Error(kUsage) for 0.
 void allow_spills(std::uint64_t host_memory);
-// The bytes of tensors on a GPU that may spill, on the CPU where `device` is below 0. What an
-// allocator has handed out beside them never leaves: workspaces of libraries. O(known tensors).
+// The bytes of tensors on a GPU that may spill; on the CPU if `device` is below 0. Other blocks,
+// such as workspaces of libraries, never leave the device. O(known tensors).
 [[nodiscard]] std::uint64_t known_to_spills(int device);
 
 // berth sees the operators of all threads from now on. Another thread may take a tensor that a step

@@ -17,8 +17,8 @@ void set_warning_sink(WarningSink sink);
 // Reports a warning. Never throws; a sink that throws is ignored.
 void warn(std::string_view name, const std::string& text) noexcept;
 
-// Reports what was asked for and is no warning ("summary", under BERTH_VERBOSE=1), to the same
-// sink; the default one prints `berth: TEXT`. Never throws.
+// Reports a text that is no warning ("summary", under BERTH_VERBOSE=1) to the same sink. The
+// default sink prints `berth: TEXT`. Never throws.
 void report(std::string_view name, const std::string& text) noexcept;
 
 }  // namespace berth
