@@ -481,8 +481,4 @@ Trace repeat_step(const Trace& trace, const StepWindow& window, std::uint32_t ti
   return result;
 }
 
-Trace repeat_step(const Trace& trace, const Step& step, std::uint32_t times) {
-  return repeat_step(trace, last_period(trace, Run(trace), step), times);
-}
-
 }  // namespace berth::replay

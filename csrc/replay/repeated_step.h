@@ -37,7 +37,5 @@ struct StepWindow {
 // again. Where the window may be no whole step it goes as the next repeat begins. O(entries).
 [[nodiscard]] Trace repeat_step(const Trace& trace, const StepWindow& window, std::uint32_t times,
                                 bool marks = false);
-// The same of a step that was found in `trace`.
-[[nodiscard]] Trace repeat_step(const Trace& trace, const Step& step, std::uint32_t times);
 
 }  // namespace berth::replay

@@ -148,14 +148,6 @@ ByteRange ArenaMemory::whole_handles(ByteRange pages) const noexcept {
   return {(whole.first - base) / page(), (whole.last - base) / page()};
 }
 
-bool ArenaMemory::needs(ByteRange bytes) const noexcept {
-  const ByteRange pages = page_numbers(bytes);
-  const auto needed =
-      std::upper_bound(needed_.begin(), needed_.end(), pages.first,
-                       [](Bytes first, ByteRange range) { return first < range.last; });
-  return needed != needed_.end() && needed->first < pages.last;
-}
-
 bool ArenaMemory::has(ByteRange bytes) const noexcept {
   const ByteRange pages = page_numbers(bytes);
   return pages.last <= pages_end_ && pages_.next_clear(pages.first, pages.last) == pages.last;

@@ -38,8 +38,6 @@ class ArenaMemory {
   [[nodiscard]] std::vector<ByteRange> stretches() const;
   // Of these those that the plan does not need.
   [[nodiscard]] std::vector<ByteRange> unneeded() const;
-  // Whether the plan needs some of these bytes.
-  [[nodiscard]] bool needs(ByteRange bytes) const noexcept;
   // Whether all these bytes have pages.
   [[nodiscard]] bool has(ByteRange bytes) const noexcept;
   [[nodiscard]] std::uint64_t device_errors() const noexcept { return device_errors_; }

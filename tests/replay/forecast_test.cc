@@ -90,9 +90,10 @@ TEST_CASE("A run that is too short to learn in is forecast with its step repeate
 TEST_CASE("A repeated step frees what it requests where the step does, and residents never",
           "[replay][forecast]") {
   const Trace run = Run(6).take();
-  const auto step = extract_step(run);
-  REQUIRE(step);
-  const Trace longer = repeat_step(run, *step, 5);
+  const auto window = step_to_repeat(run, find_repeats(run));
+  REQUIRE(window);
+  REQUIRE(window->seen_twice);
+  const Trace longer = repeat_step(run, *window, 5);
   std::set<trace::BlockId> requested, live;
   Bytes at_end = 0;
   for (std::size_t i = 0; i < longer.entries.size(); ++i) {
