@@ -1,4 +1,4 @@
-"""The exceptions of berth. A text names in one line what was asked, what was there, and the limit."""
+"""The exceptions of berth. A text names the request, the state and the limit in one line."""
 
 import sys
 
@@ -38,7 +38,7 @@ _OPERATORS: dict[int, type[Exception]] = {
 
 
 def error_of(code: int, text: str) -> Exception:
-    """The exception for what an adapter answered."""
+    """The exception for the answer of an adapter."""
     if code in _OPERATORS:
         return _OPERATORS[code](text)
     kind = _KINDS.get(code, SystemFailure)

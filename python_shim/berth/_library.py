@@ -79,7 +79,7 @@ class Adapter:
         self._local = threading.local()
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> bool:
-        """Whether the answer is yes. Raises what the adapter says."""
+        """True if the answer is yes. Raises the error that the adapter reports."""
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         code = function(*arguments, message, _MESSAGE_BYTES)
         if code > 1:
@@ -87,7 +87,7 @@ class Adapter:
         return code == 0
 
     def install(self, settings: dict[str, str]) -> bool:
-        """Whether it is installed now; not where the mode is off."""
+        """True if berth is installed now; false in mode off."""
         words = [word for pair in settings.items() for word in pair]
         text = b"".join(os.fsencode(word) + b"\0" for word in words) + b"\0"
         return self._call(self._table.install, text, 0)
@@ -99,7 +99,7 @@ class Adapter:
         self._table.mark_step()
 
     def _text(self, function: Callable[..., int], argument: Any) -> bytes:
-        """What the adapter writes."""
+        """The text that the adapter's function writes."""
         local = self._local
         if not hasattr(local, "text"):
             local.text = ctypes.create_string_buffer(1 << 13)
@@ -118,14 +118,14 @@ class Adapter:
         self._call(self._table.load_plan, device, os.fsencode(path))
 
     def save_plan(self, device: int, path: str) -> bool:
-        """Whether there was one."""
+        """True if there was a plan to save."""
         return self._call(self._table.save_plan, device, os.fsencode(path))
 
     def begin_recording(self, device: int, path: str, operators: bool) -> None:
         self._call(self._table.begin_recording, device, os.fsencode(path), int(operators))
 
     def end_recording(self, device: int) -> bool:
-        """Whether one was open."""
+        """True if a recording was open."""
         return self._call(self._table.end_recording, device)
 
     def release(self, device: int, keep_contents: bool) -> int:
@@ -178,7 +178,7 @@ class Adapter:
         return program.value
 
     def known_to_spills(self, device: int) -> int:
-        """Bytes of the tensors on a GPU that spills know, on the CPU where device is below 0."""
+        """Bytes of the tensors on a GPU that may spill; on the CPU if device is below 0."""
         known: int = self._table.known_to_spills(device)
         return known
 
@@ -230,7 +230,7 @@ def _check_torch() -> None:
 
 @functools.lru_cache(maxsize=None)
 def adapter(device: str) -> Adapter:
-    """The one for "cpu" or "cuda". Imports torch. Raises UsageError where this package has none for this torch."""
+    """The adapter for "cpu" or "cuda". Imports torch. Raises UsageError if this package has none for this torch."""
     _check_torch()
     path = pathlib.Path(__file__).parent / f"libberth_torch_{device}_allocator.so"
     if not path.exists():
@@ -243,7 +243,7 @@ def adapter(device: str) -> Adapter:
 
 @functools.lru_cache(maxsize=None)
 def step_adapter() -> Adapter:
-    """The one that runs step programs, of all devices: the one for CUDA, which knows cuDNN, where torch and this package have CUDA."""
+    """The adapter that runs step programs on all devices. With CUDA it is the one for CUDA, which can call cuDNN."""
     import torch
 
     return adapter("cuda" if torch.version.cuda is not None and has_adapter("cuda") else "cpu")
@@ -251,5 +251,5 @@ def step_adapter() -> Adapter:
 
 @functools.lru_cache(maxsize=None)
 def has_adapter(device: str) -> bool:
-    """Whether the package has one for "cpu" or "cuda"."""
+    """True if the package has an adapter for "cpu" or "cuda"."""
     return (pathlib.Path(__file__).parent / f"libberth_torch_{device}_allocator.so").exists()

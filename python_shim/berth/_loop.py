@@ -1,7 +1,7 @@
 """Step programs of a program that has none: BERTH_BUDGET, `berth run --budget`.
 
 A step is what lies between two ends of an optimizer's step(). Where several optimizers take turns it is their whole round: it ends with the one that
-is called least often. What else lies there (logging, evaluation, saving, loading data) runs as it is.
+is called least often. Other calls between the ends (logging, evaluation, saving, loading data) run as written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GIVEN = ("BERTH_BUDGET", "BERTH_TIME_BUDGET", "BERTH_HOST_MEMORY")
 
 
 def free_host_memory() -> int:
-    """Bytes that this process can still have of the host."""
+    """Bytes of the host that this process can still allocate."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     with contextlib.suppress(OSError, ValueError, StopIteration):
         with open("/proc/meminfo") as lines:
@@ -54,7 +54,7 @@ class _Rounds:
         self._length = 0  # of this round
 
     def ends(self, optimizer: int) -> bool:
-        """Whether a round ends with this call."""
+        """True if a round ends with this call."""
         self._calls.append(optimizer)
         for one in [one for one in set(self._calls) if self._has_left(one)]:
             self._forget(one)
@@ -194,7 +194,7 @@ class _Loop:
 
     @staticmethod
     def _device_memory() -> int:
-        """Bytes of the device that a step can have; 0 where nothing limits it. What no tensor has, such as a library's workspace, never leaves."""
+        """Bytes of the device that a step can have; 0 where nothing limits it. Bytes of no tensor, such as a library's workspace, never leave."""
         from berth._install import stats
 
         kinds = dict(installed_adapters())

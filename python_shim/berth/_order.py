@@ -16,7 +16,7 @@ _NOBODY = (1 << 32) - 1  # the maker of what is there from the beginning
 
 
 def order_engines() -> list[str]:
-    """Names for `engine` of order(), "auto" first. The one that needs the solver HiGHS is in the program `berth` alone."""
+    """Names for `engine` of order(), "auto" first. Only the program `berth` has the engine that needs the solver HiGHS."""
     return [name for name in _core.order_engines() if name != "olla"]
 
 

@@ -43,7 +43,7 @@ class Planned:
 
 
 class _Unsupported(Exception):
-    """In words, what a graph has that is left to PyTorch's partitioner."""
+    """The reason, in words, why PyTorch's partitioner must partition a graph."""
 
 
 def _tensors(value: object) -> "list[torch.Tensor]":
@@ -68,7 +68,7 @@ def _flat(value: object) -> list[object]:
 
 
 def _first(node: "Node") -> "Node":
-    """What the node takes first."""
+    """The first argument of the node."""
     from torch.fx import Node
 
     first = node.args[0]
@@ -83,7 +83,7 @@ def _operator(node: "Node") -> "Optional[torch._ops.OpOverload[Any, Any]]":
 
 
 def _makes_view(node: "Node") -> bool:
-    """Whether the node's result is a part of its first argument's bytes, or of its results."""
+    """True if the node's result is a part of its first argument's bytes, or one of its results."""
     target = _operator(node)
     return node.target is operator.getitem or (
         target is not None
@@ -97,7 +97,7 @@ def _writes(node: "Node") -> bool:
 
 
 def _is_result(node: "Node") -> bool:
-    """Whether the node is one of several results of an operator that made them."""
+    """True if the node is one of several results of an operator that made them."""
     return node.target is operator.getitem and not _makes_view(_first(node))
 
 
@@ -114,7 +114,7 @@ def _flops(node: "Node") -> float:
 
 
 def _nanoseconds(node: "Node") -> int:
-    """What an operator takes, by its operations and the bytes that it moves."""
+    """The time of an operator, by its operations and the bytes that it moves."""
     made = _tensors(node.meta["val"])
     device = "cuda" if any(one.device.type == "cuda" for one in made) else "cpu"
     moved = sum(one.nbytes for one in made) + sum(
@@ -351,7 +351,7 @@ class _Rebuilt:
 
 
 def _plan(step: _Step, budget: int, share: float, limit: float, engine: str) -> _core.Scheduled:
-    """Within the budget; where nothing is found within, in the least that is found."""
+    """A plan within the budget; if none is found, the plan with the lowest peak."""
     graph = step.graph()
     whole = schedule(graph, 2**50, addresses=False, time_limit=limit, engine="release")
     wanted = step.resident + int(share * (whole.base_peak - step.resident)) if share > 0 else budget or 2**50
@@ -459,7 +459,7 @@ def partitioner(
     operators are never recomputed.
 
     Graphs with unknown shapes, operators that write to their inputs, or torch.utils.checkpoint are not supported.
-    PyTorch's own partitioner partitions them, without this budget, and a warning says why. Raises UsageError for a
+    PyTorch's own partitioner partitions them, without this budget, and a warning names the reason. Raises UsageError for a
     wrong budget.
     """
     return _made(memory_budget, time_limit, engine, runtime)

@@ -17,7 +17,7 @@ _MOST = (1 << 62) - 1
 
 
 def engines() -> list[str]:
-    """Names for `engine`, "auto" first. Those that need the solver HiGHS are in the program `berth` alone."""
+    """Names for `engine`, "auto" first. Only the program `berth` has the engines that need the solver HiGHS."""
     return [name for name in _core.engines() if not name.startswith("ilp")]
 
 
@@ -32,7 +32,7 @@ def _check_search(time_limit: float, iterations: int, threads: int, engine: str,
 
 
 def _limit(time_limit: Optional[float], iterations: int) -> float:
-    """A budget of tries alone makes the result depend on the seed and nothing else."""
+    """With a budget of tries and no time limit the result depends on the seed alone."""
     if time_limit is not None:
         return time_limit
     return math.inf if iterations else 10.0
@@ -54,7 +54,7 @@ def plan(
 
     time_limit  seconds of the search; default: 10, or no limit where `iterations` is given
     progress    a function that receives a Progress now and then
-    capacity    bytes: the search ends at the first plan that fits; arena_bytes of the result tells whether one did
+    capacity    bytes: the search ends at the first plan that fits; none was found if arena_bytes is above
     alignment   alignment of offsets in bytes; default: the trace's
     engine      one of engines()
     iterations  number of tries of the search; equal seeds then give equal plans
@@ -87,14 +87,14 @@ def place(
     seed: int = 1,
     threads: int = 1,
 ) -> _core.Placement:
-    """Places buffers: those that are alive together share no byte, and the high-water mark is as low as can be found.
+    """Places buffers with a low high-water mark. Buffers that are alive at one time share no byte.
 
     sizes       size of each buffer in bytes, above 0
     births      the beginning of its lifetime, in any unit of time, from 0
     ends      the end of its lifetime; one buffer may end when the next begins
     pinned      the offset of each buffer that has one already, else None
-    period      0, or the length of a circle of time: lower < period, upper - lower <= period, and an upper beyond the
-                period wraps around
+    period      0, or the length of a circle of time: birth < period, end - birth <= period, and an end beyond the period
+                wraps around
     alignment   alignment of all offsets, a power of two; sizes are rounded up to it
 
     sizes, births and ends are one-dimensional and equally long: NumPy arrays or lists of whole numbers. The others are as those of

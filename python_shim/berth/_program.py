@@ -46,7 +46,7 @@ processes that only load data keep the system's allocator.
 
 
 def has_gpu() -> bool:
-    """Whether the driver of CUDA sees one. Imports nothing of torch's."""
+    """True if the driver of CUDA finds a GPU. Imports nothing of torch's."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
         count = ctypes.c_int()
@@ -142,7 +142,7 @@ def _interpreter_options() -> list[str]:
 
 
 def _command(program: list[str]) -> list[str]:
-    """What to run instead of this process."""
+    """The command that replaces this process."""
     if not program:
         _fail("no program to run: see `python -m berth run --help`")
     python = [sys.executable, *_interpreter_options()]

@@ -44,7 +44,7 @@ def schedule(
     engine      one of schedule_engines()
     iterations  number of tries of each search; equal seeds then give equal schedules
 
-    The planner looks for the least time. If no schedule fits, `schedule` of the result is None, and `why_not` says why.
+    The planner searches for the least time. If no schedule fits, `schedule` of the result is None, and `why_not` has the reason.
     Ctrl-C ends the search, and the best schedule so far is returned.
     """
     if isinstance(graph, _core.Trace):

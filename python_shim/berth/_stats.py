@@ -30,7 +30,7 @@ class Miss:
     tag: int
     """The tag of berth.scope(); 0 for none."""
     count: int
-    """How many requests missed so; possibly more."""
+    """The number of these requests; possibly more."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -27,21 +27,21 @@ class StepProgramStats:
     refused: int
     """Steps that could not become a program."""
     recovered: int
-    """Steps whose schedule ran out of memory. They ran all the same."""
+    """Steps whose schedule ran out of memory. They ran as written."""
     programs: int
-    """Different steps that are known."""
+    """Different steps that berth knows."""
     planning: int
     """Programs that are being planned now."""
     made: int
-    """Schedules so far, also of programs that are no longer known."""
+    """Schedules so far, also of programs that were replaced."""
     refined: int
-    """Programs that were planned once more: by measured times, or within less than the budget since their steps spilled."""
+    """Programs that were planned once more: by measured times, or within less memory after spills."""
     operators: int
     """Operators of the last scheduled step."""
     predicted_peak: int
     """The peak of the schedule, everything counted that the step uses."""
     resident: int
-    """The part of the peak that is there between steps, too."""
+    """The part of the peak that lives between steps, too."""
     recorded_peak: int
     """The peak of the recorded step, with each value released after its last use."""
     predicted_ns: int
@@ -67,26 +67,26 @@ class StepProgramStats:
     host_peak: int
     """The most of these bytes on the host at one time."""
     spilled_out: int
-    """Bytes that went to the host because a request found no room, since the process began."""
+    """Bytes that spilled to the host because a request found no room, since the process began."""
     spilled_in: int
-    """Bytes that came back from there."""
+    """Bytes of spills that came back."""
     spilled_peak: int
     """The most of these bytes on the host at one time."""
     spill_ns: int
-    """The time that spills took the program."""
+    """The time that the program waited for spills."""
     barriers: int
     """Barriers of the last scheduled step: calls that ran when they were called, after all calls before them. Their
-    effects, or the shapes of their results, are not known beforehand."""
+    effects, or the shapes of their results, are unknown before the call."""
     barrier_operators: str
     """The operators of the barriers, with their numbers of calls: "my::op 2, aten::nonzero 1"."""
     last_divergence: str
-    """The operator, and the difference."""
+    """The operator of the last divergence, and the difference."""
     last_refusal: str
-    """The operator, and the reason."""
+    """The operator of the last refusal, and the reason."""
     budget_not_met: str
-    """Why the budget is not met, and the least share that may do. Empty where it is met."""
+    """Why the budget is not met, and the least share that may be met. Empty if it is met."""
     schedule_not_taken: str
-    """Why the schedule of the file is not used. Empty where it is used, or where there is no file."""
+    """Why the schedule of the file is not used. Empty if it is used, or if there is no file."""
 
 
 _pure: set[str] = set()
@@ -98,8 +98,8 @@ loop_ends: list[
 def pure(name: str) -> None:
     """Declares an operator pure: "my::op" with all its overloads, or "my::op.overload".
 
-    The results of a pure operator depend on its arguments alone. The shapes of its results do not depend on what its
-    arguments hold. It has no effect that its schema does not name.
+    The results of a pure operator depend on its arguments alone. The shapes of its results do not depend on values in
+    its arguments. It has no effect that its schema does not name.
 
     Step programs may run a pure operator later than it was called, in another order, and again. An operator that is
     neither torch's own nor pure is a barrier: it runs when it is called, after all calls before it. The declaration
@@ -128,7 +128,7 @@ _UNITS = {
 
 
 def _share(text: Union[int, str]) -> float:
-    """Of a text such as "60%"; 0 where it is none."""
+    """The share in a text such as "60%"; 0 for any other text."""
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*%\s*", text) if isinstance(text, str) else None
     return float(match[1]) / 100 if match is not None else 0
 
@@ -147,7 +147,7 @@ def _bytes(size: Union[int, str], name: str = "memory_budget") -> int:
 
 
 def _tell_parameters() -> None:
-    """Parameters that are there already may leave in the first step, as those that come later: an operator takes each."""
+    """Lets existing parameters spill in the first step, like later ones: an operator reads each."""
     import torch
     from berth._extensions import all_objects
 
@@ -166,18 +166,19 @@ class StepProgram:
             with program.step():
                 ...zero_grad, forward, backward, optimizer, as ever...
 
-    The first steps run as they are and are recorded. After two equal steps the body runs without kernels. berth checks
+    The first steps run as written and are recorded. After two equal steps the body runs without kernels. berth checks
     each of its operators against the record, and the schedule does the work. The schedule runs up to a value when the
     body reads it back (item(), tolist()), and to its end when the scope ends. A step that calls something else runs as
     written. If it comes again, it becomes a program of its own.
 
-    Operators run when they are called on a tensor whose bytes others may use. The body has asked where these bytes are
-    (numpy(), data_ptr(), untyped_storage(), pickling), or they belong to a NumPy array that is older than the step.
+    An operator on a tensor whose bytes others may use runs when it is called. Others may use them after the body has
+    read their address (numpy(), data_ptr(), untyped_storage(), pickling), or if they belong to a NumPy array that is
+    older than the step.
 
     memory_budget: the most memory that the step may use on the device, everything counted: bytes, or a text such as
-    "6GiB". A share such as "60%" counts from what the recorded step adds to what is there between steps (activations,
+    "6GiB". A share such as "60%" is of the bytes that the recorded step adds to those between steps (activations,
     gradients, workspaces). 0: as little as possible without recomputation. If the budget cannot be met, the step runs
-    without one, and stats() says why.
+    without one, and stats() has the reason.
 
     time_budget: the share of time by which the operators may exceed the recorded ones, such as 0.1. The step then runs
     in the least memory that berth finds within it. It excludes memory_budget.
@@ -188,31 +189,32 @@ class StepProgram:
     schedule's operators in three more steps. If they differ from the record by a tenth, berth plans the program once
     more, for as long, starting from its schedule.
 
-    plan_wait: how many seconds the loop waits for plans, in all its steps together. float("inf"): it waits for each plan.
+    plan_wait: the seconds that the loop waits for plans, in all its steps together. float("inf"): it waits for each plan.
 
-    host_memory: the most host memory for tensors that leave the device because a request finds no room, and for what the
-    schedule copies: bytes, or a text such as "16GiB". No copy is made beyond that. With it a step larger than the device runs. It needs room for what its largest operator takes and
-    makes. Such tensors come back before an operator that takes them. A read behind torch's operators that the body does
-    not tell of raises RuntimeError. With copy_rate the schedule itself keeps parameters and optimizer state there between
-    their uses, where memory_budget asks for it. 0: such a step ends in out of memory.
+    host_memory: the most host memory for spills and for copies of schedules, together: bytes, or a text such as "16GiB".
+    A spill copies tensors to the host when a request finds no room on the device. They come back before an operator that
+    uses them. With it a step larger than the device runs: the device needs room for the operands and results of the
+    largest operator. A read behind torch's operators that berth does not see raises RuntimeError. With copy_rate the
+    schedule itself keeps parameters and optimizer state on the host between their uses, if memory_budget requires it.
+    0: such a step ends in out of memory.
 
-    engine: which planner plans the step. "auto" (or "berth") uses all of berth. "order" (or "olla") recomputes nothing
-    and orders the operators, as OLLA does. "release" keeps the order, too. "eager" runs steps as they are. The planners
-    of papers are there to compare with: "chen", "checkmate", "knapsack" and "monet" recompute within a budget, "vdnn"
-    and "dymem" copy to the host.
+    engine: the planner of the step. "auto" (or "berth") uses all of berth's searches. "order" (or "olla") orders the
+    operators without recomputation, as OLLA does. "release" keeps the recorded order. "eager" runs steps as written.
+    The planners of papers are for comparison: "chen", "checkmate", "knapsack" and "monet" recompute within a budget,
+    "vdnn" and "dymem" copy to the host.
 
     copy_rate: bytes a second that the device copies to the host and back. With it schedules also offload: they copy
     bytes to the host and back beside the kernels. 0: no offload. On the CPU the host is memory like any other.
 
-    schedule: a file of `berth schedule`. A step that it is for runs by it from the start, without a search. Its graph
-    comes from save_graph(), or from a trace of `berth record --operators` in which a step program had this step. Empty:
-    the file of BERTH_SCHEDULE.
+    schedule: a file of `berth schedule`. A step that matches it runs by it from the start, without a search. The planned
+    graph comes from save_graph(), or from a trace of `berth record --operators` of a program with this step program.
+    Empty: the file of BERTH_SCHEDULE.
 
-    other_bits: whether a schedule may use library algorithms with other bits than the operator as written, as
+    other_bits: True permits library algorithms with other bits than the operator as written, as
     torch.backends.cudnn.benchmark does. BERTH_ALGORITHMS names a file that keeps the measured algorithms.
 
-    second_thread: whether the schedule runs on a second thread, right behind the checks. This hides the body's own time
-    where a core is free.
+    second_thread: True runs the schedule on a second thread, right behind the checks. This hides the body's own time
+    if a core is free.
 
     One step at a time in a process. A program belongs to the thread that trains. It does not need berth.install(). With
     it the end of a step is its mark, unless the program calls mark_step(). A schedule is planned with its addresses: its
@@ -319,7 +321,7 @@ class StepProgram:
         """Writes the last step as a graph, for `berth schedule` and berth.Graph.load().
 
         By default it is the graph that step programs plan: calls over lists are split, and a result may use the bytes
-        of a dead operand. `as_written` gives the graph of a trace with operators. Raises UsageError where no step is
+        of a dead operand. `as_written` gives the graph of a trace with operators. Raises UsageError if no step is
         known yet."""
         self._adapter.save_step_graph(self._program, os.fspath(path), as_written)
 

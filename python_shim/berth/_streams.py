@@ -66,7 +66,7 @@ def _find(path: str) -> Any:
 
 
 def watch_streams(tell: Callable[..., None], before: list[tuple[Any, str, Any]]) -> None:
-    """From now on methods tell. What stood in their places is added to `before`, for setattr()."""
+    """Wraps the methods from now on. The former ones are added to `before`, for setattr()."""
     for path in (*_METHODS, *_BY_NAME):
         of = _find(path)
         if not isinstance(of, type):
