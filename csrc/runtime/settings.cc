@@ -167,7 +167,6 @@ class Source {
   bool environment_;
 };
 
-// Of the Python package alone, which reads them.
 constexpr std::array<std::string_view, 3> kOfPython{"BERTH_BUDGET", "BERTH_TIME_BUDGET",
                                                     "BERTH_HOST_MEMORY"};
 
@@ -191,6 +190,8 @@ void warn_of_unknown_variables() {
 }  // namespace
 
 std::span<const Setting> settings() noexcept { return kSettings; }
+
+std::span<const std::string_view> settings_of_python() noexcept { return kOfPython; }
 
 Config Config::from_environment() { return config_with({}); }
 

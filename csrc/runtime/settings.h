@@ -24,6 +24,9 @@ struct Setting {
 // Every setting, in the order of Config.
 [[nodiscard]] std::span<const Setting> settings() noexcept;
 
+// Variables that the Python package alone reads.
+[[nodiscard]] std::span<const std::string_view> settings_of_python() noexcept;
+
 // A setting by the name of its field ("plan_time_limit_seconds") and its value as text.
 using GivenSetting = std::pair<std::string, std::string>;
 

@@ -177,7 +177,8 @@ TEST_CASE("Help on settings lists every variable with field and values", "[cli][
   for (const char* variable :
        {"BERTH_MODE", "BERTH_TRACE", "BERTH_PLAN", "BERTH_RECORD", "BERTH_CHECK", "BERTH_STATS",
         "BERTH_TAG", "BERTH_PLAN_TIME_LIMIT", "BERTH_MEMORY_LIMIT", "BERTH_MEMORY", "BERTH_HANDLE",
-        "BERTH_VERBOSE", "BERTH_SCHEDULE", "BERTH_ALGORITHMS"})
+        "BERTH_VERBOSE", "BERTH_SCHEDULE", "BERTH_ALGORITHMS", "BERTH_BUDGET", "BERTH_TIME_BUDGET",
+        "BERTH_HOST_MEMORY"})
     REQUIRE_THAT(ran.out, Contains(variable));
   REQUIRE_THAT(ran.out, Contains("Config::mode"));
   REQUIRE_THAT(ran.out, Contains("learn, record, serve, off"));

@@ -6,6 +6,7 @@
 #include "csrc/runtime/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -66,6 +67,10 @@ void print_settings(const CLI::App& program, bool json) {
                                   setting.default_value.empty() ? "(none)" : setting.default_value),
                       4, kLineWidth - 4);
   }
+  text += "\n" + wrap(fmt::format("Programs in Python have more settings: {}. They are options of "
+                                  "`python -m berth run`.",
+                                  fmt::join(settings_of_python(), ", ")),
+                      0, kLineWidth);
   print(text);
 }
 
