@@ -127,10 +127,10 @@ DeviceOfProcess& device(int index) {
   if (DeviceOfProcess* const made = existing_device(index)) [[likely]]
     return *made;
   BERTH_CHECK(index >= -1 && index < kMaxDevices, kUsage,
-              "device {} was asked for: there are -1, the host, and 0 to {}", index,
+              "device {} was requested: there are -1, the host, and 0 to {}", index,
               kMaxDevices - 1);
   BERTH_CHECK(!in_forked_child(), kUsage,
-              "device {} was asked for in a forked child: berth serves the parent only", index);
+              "device {} was requested in a forked child: berth serves the parent only", index);
   const std::lock_guard lock(making);
   if (DeviceOfProcess* const made = existing_device(index)) return *made;
   if (settings_of_process == nullptr)

@@ -9,7 +9,7 @@ namespace berth::capi {
 std::unique_ptr<DeviceOfProcess> make_cuda_device_of_process(const Settings&, int index) {
   throw Error(
       ErrorKind::kUsage,
-      fmt::format("device {} was asked for, and this berth was built without CUDA: there is "
+      fmt::format("device {} was requested, and this berth was built without CUDA: there is "
                   "the host, -1",
                   index));
 }

@@ -39,7 +39,7 @@ Json ask_child(const std::string& device) {
                         }});
   BERTH_CHECK(!late, kSystem, "the driver of CUDA does not answer within {} s", kPatience.count());
   BERTH_CHECK(ended.signal == 0, kSystem,
-              "berth-device-report was ended by signal {} while it asked the driver of CUDA",
+              "berth-device-report was ended by signal {} while it called the driver of CUDA",
               ended.signal);
   std::ifstream input(file);
   Json report = Json::parse(input, nullptr, false);

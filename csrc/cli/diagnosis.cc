@@ -45,16 +45,16 @@ class Diagnosis {
     const Bytes native = forecast_.native();
     if (snapshot_ != nullptr && snapshot_->of_berth) {
       add("berth_snapshot",
-          "the snapshot was written under berth: its segments are berth's and come to {}, where a "
-          "page that lies at several addresses counts at each. They say nothing about PyTorch's "
-          "allocator, whose figures are those of its model",
+          "the snapshot was written under berth: its segments are berth's, {} in all. A page with "
+          "several addresses counts at each. The figures of PyTorch's allocator are therefore "
+          "those of its model",
           format_bytes(snapshot_->reserved_peak));
     }
     if (forecast_.contradicting) {
       add("segments_contradict",
-          "the segments of the history come to {} at most, but {} live by its requests: one of "
-          "the two is incomplete. What PyTorch's allocator holds is not taken from the segments, "
-          "but from its model",
+          "the segments of the history hold {} at most, but {} live by its requests: one of the "
+          "two is incomplete. The figure of PyTorch's allocator is that of its model, not of the "
+          "segments",
           format_bytes(*forecast_.contradicting), format_bytes(forecast_.live));
     }
     if (forecast_.planned >= native) {
@@ -80,8 +80,8 @@ class Diagnosis {
     }
     if (snapshot_ != nullptr && snapshot_->out_of_memory != 0) {
       add("out_of_memory",
-          "{} ran out of memory, the largest of {}; what the program would have asked for after "
-          "them is in no figure here",
+          "{} ran out of memory, the largest of {}. No figure contains the requests that the "
+          "program would have made after them",
           format_number_of(snapshot_->out_of_memory, "request"), format_bytes(snapshot_->refused));
     }
   }
@@ -130,8 +130,8 @@ class Diagnosis {
     if (forecast_.frees != 0) {
       add("frees_only",
           "the history has no request, but {} of blocks from before it: its ring (max_entries) was "
-          "too short for a step. What lives is known where the history begins, and no forecast can "
-          "be made of it",
+          "too short for a step. It shows the live bytes at its beginning, which are not enough "
+          "for a forecast",
           format_number_of(forecast_.frees, "free"));
     } else {
       add("no_requests", "it has no requests");

@@ -108,7 +108,7 @@ std::string reserved_table(const Visit& visit) {
     table.add(
         {what, format_bytes(bytes), fmt::format("{:.3f}", ratio(bytes, it.live)), std::move(how)});
   };
-  table.add({"what lives, the bound", format_bytes(it.live), "1.000",
+  table.add({"live, the bound", format_bytes(it.live), "1.000",
              fmt::format("{} of it {}", format_bytes(it.resident),
                          it.resident_by_step ? "residents" : "lives half the run or longer")});
   if (!it.on_cpu) {
@@ -181,10 +181,10 @@ int doctor(const DoctorOptions& options) {
   if (options.input.empty()) {
     BERTH_CHECK(device_given, kUsage,
                 "name a snapshot or a trace, or --device for what this machine's GPUs can do");
-    BERTH_CHECK(options.gpu_total.empty(), kUsage, "--gpu-total goes with a snapshot or a trace");
+    BERTH_CHECK(options.gpu_total.empty(), kUsage, "--gpu-total needs a snapshot or a trace");
     return report_devices(options.device, options.json);
   }
-  BERTH_CHECK(!device_given || device, kUsage, "--device of a snapshot wants a number");
+  BERTH_CHECK(!device_given || device, kUsage, "--device of a snapshot needs a number");
   Visit visit;
   if (!options.gpu_total.empty()) visit.gpu_total = size_option("--gpu-total", options.gpu_total);
   std::optional<Snapshot> snapshot;
@@ -196,7 +196,7 @@ int doctor(const DoctorOptions& options) {
     visit.expandable = snapshot->expandable;
     trace = std::move(snapshot->trace);
   } else {
-    BERTH_CHECK(!device, kUsage, "--device goes with a snapshot, '{}' is none", options.input);
+    BERTH_CHECK(!device, kUsage, "--device needs a snapshot, '{}' is none", options.input);
     trace = read_trace_input(input);
   }
   const bool cut =
@@ -229,19 +229,21 @@ Command add_doctor(CLI::App& program) {
   options->device_given =
       app->add_option(
              "--device", options->device,
-             "Without an input: what the driver of CUDA can do with this machine's GPUs, or GPU "
-             "N, and what berth uses. Of a snapshot: the device, where several have a history")
+             "Without an input: report what the driver of CUDA can do with this machine's GPUs, "
+             "or with GPU N, and what berth uses. With a snapshot: the device, if several have "
+             "a history")
           ->type_name("[N]")
           ->check(is_device)
           ->expected(0, 1);
   app->add_option(
          "--gpu-total", options->gpu_total,
-         "Report whether it fits a GPU with this much free memory, e.g. 79GiB; exit 1 where "
-         "it does not under berth")
+         "Report whether the run fits a GPU with this much free memory, e.g. 79GiB; exit 1 if "
+         "it does not fit under berth")
       ->type_name("SIZE");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(
-      "What lives is the largest sum of blocks, rounded to 512 bytes: no allocator holds less.\n"
+      "The bound is the largest sum of live blocks, rounded to 512 bytes: no allocator holds "
+      "less.\n"
       "PyTorch's allocator  measured where the snapshot has its segments, else by a model\n"
       "berth                its allocator over a model of the device: it learns as in training,\n"
       "                     first steps included. A run that is too short to learn in is\n"
@@ -254,8 +256,8 @@ Command add_doctor(CLI::App& program) {
       "after some steps torch.cuda.memory._dump_snapshot('snapshot.pickle').\n\n"
       "--device alone tries each form of a GPU's memory with one page, best first, and prints "
       "what\n"
-      "works, what berth takes and why. Exit 4 where there is no driver or no GPU, 1 where the\n"
-      "settings (BERTH_MEMORY) ask for what a GPU does not have.\n\n"
+      "works, what berth uses and why. Exit 4: there is no driver or no GPU. Exit 1: the settings\n"
+      "(BERTH_MEMORY) require a form that a GPU does not have.\n\n"
       "Example:\n  berth doctor snapshot.pickle\n  berth doctor x.trace --gpu-total 79GiB --json\n"
       "  berth doctor --device");
   return {app, [options] { return doctor(*options); }};

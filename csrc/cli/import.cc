@@ -96,10 +96,10 @@ Command add_import(CLI::App& program) {
       program.add_subcommand("import", "Make a trace of a memory snapshot that PyTorch wrote");
   const auto options = std::make_shared<ImportOptions>();
   app->add_option("snapshot", options->input,
-                  "What torch.cuda.memory._dump_snapshot() wrote, plain or gzip")
+                  "A snapshot that torch.cuda.memory._dump_snapshot() wrote, plain or gzip")
       ->required();
   app->add_option("-o,--output", options->output, "The trace")->required()->type_name("FILE");
-  app->add_option("--device", options->device, "The device, where several have a history")
+  app->add_option("--device", options->device, "The device, if several have a history")
       ->type_name("N");
   app->add_flag("--json", options->json, "Print one JSON object");
   app->footer(

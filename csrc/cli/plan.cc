@@ -253,9 +253,8 @@ Command add_plan(CLI::App& program) {
       ->check(CLI::Range(0u, 1024u))
       ->type_name("N")
       ->capture_default_str();
-  app->add_option(
-         "--capacity", options->capacity,
-         "Stop at the first placement that fits this, e.g. 8GiB; exit 1 where none is found")
+  app->add_option("--capacity", options->capacity,
+                  "Stop at the first placement that fits this, e.g. 8GiB; exit 1 if none is found")
       ->type_name("SIZE");
   app->add_option("--alignment", options->alignment,
                   "Alignment of offsets; sizes are rounded up to it [the trace's; 1 for lifetimes]")

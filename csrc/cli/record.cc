@@ -129,7 +129,7 @@ Command add_record(CLI::App& program, std::vector<std::string> arguments) {
       ->capture_default_str();
   app->add_flag("--operators", options->operators, "The same as --record operators");
   app->add_option("--record", options->record,
-                  "What to record: requests alone, or operators with their operands as well")
+                  "Detail of the trace: requests alone, or operators with their operands as well")
       ->capture_default_str()
       ->check(CLI::IsMember({"requests", "operators"}));
   app->add_option("--check", options->check, "How much to check: normal or full")

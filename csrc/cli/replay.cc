@@ -295,17 +295,17 @@ Command add_replay(CLI::App& program) {
       ->check(is_whole_number)
       ->type_name("N")
       ->capture_default_str();
-  app->add_option(
-         "--memory-limit", options->memory_limit,
-         "Memory that berth, PyTorch's allocators and their models may hold; exit 1 where it "
-         "does not suffice")
+  app->add_option("--memory-limit", options->memory_limit,
+                  "Memory that berth, PyTorch's allocators and their models may hold; exit 1 if it "
+                  "does not suffice")
       ->type_name("SIZE");
   app->add_option("--plan", options->plan,
-                  "What planned serves from the start, instead of learning")
+                  "Plan that `planned` serves from the start, instead of learning")
       ->type_name("FILE");
-  app->add_option("--handle", options->handle,
-                  "The most memory that berth asks the driver for at a time: the larger, the fewer "
-                  "calls and the more memory")
+  app->add_option(
+         "--handle", options->handle,
+         "The largest handle of memory that berth allocates: a larger one makes fewer driver "
+         "calls and holds more memory")
       ->type_name("SIZE");
   app->add_option("--memory", options->memory,
                   "The memory under planned and pool, as BERTH_MEMORY: virtual or plain")
@@ -313,7 +313,7 @@ Command add_replay(CLI::App& program) {
       ->type_name("NAME")
       ->capture_default_str();
   app->add_option("--gpu", options->gpu,
-                  "The GPU whose driver's calls cost what is reported: H100 or A100")
+                  "The GPU whose costs of driver calls are reported: H100 or A100")
       ->check(CLI::IsMember({"H100", "A100"}))
       ->type_name("NAME")
       ->capture_default_str();

@@ -178,15 +178,14 @@ int step(const ScheduleOptions& options) {
               kUsage, "--engine is {}: with a budget one of {} is wanted", options.search.engine,
               fmt::join(engines, ", "));
   BERTH_CHECK(options.output.empty() || !options.budgets, kUsage,
-              "--budgets makes eight schedules: -o wants one, by --budget");
+              "--budgets makes eight schedules: -o writes one, by --budget");
   BERTH_CHECK(!is_graph_name(options.output), kUsage,
               "'{}' is the name of a graph: what fits a budget is a schedule", options.output);
-  BERTH_CHECK(
-      !options.offload_state ||
-          ((!options.budget.empty() || options.time_budget) && rates_of(options)),
-      kUsage,
-      "--offload-state copies state to the host: --rate-out, and --budget or --time-budget, "
-      "are wanted");
+  BERTH_CHECK(!options.offload_state ||
+                  ((!options.budget.empty() || options.time_budget) && rates_of(options)),
+              kUsage,
+              "--offload-state copies state to the host: it needs --rate-out, and --budget or "
+              "--time-budget");
   check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   const graph::Graph graph = read_graph_input(options.input).graph;
   const schedule::OrderProblem problem = schedule::order_problem(graph);
@@ -261,8 +260,8 @@ int run(const ScheduleOptions& options) {
                     (options.budgets ? 1 : 0) + (options.time_budget ? 1 : 0);
   BERTH_CHECK(
       modes == 1, kUsage,
-      "one of --budget SIZE, --time-budget SHARE, --budgets and --order-only is wanted: what the "
-      "step may need, or only the order with the least memory");
+      "one of --budget SIZE, --time-budget SHARE, --budgets and --order-only is wanted: a limit of "
+      "the step, or only the order with the least memory");
   return options.order_only ? order_step(options) : step(options);
 }
 
@@ -282,11 +281,11 @@ Command add_schedule(CLI::App& program) {
       ->type_name("FILE");
   app->add_option("--budget", options->budget,
                   "Memory on the device, everything counted: e.g. 8GiB, or 60% of the peak of the "
-                  "recorded step; exit 1 where no schedule that fits is found")
+                  "recorded step; exit 1 if no schedule that fits is found")
       ->type_name("SIZE");
   app->add_option("--time-budget", options->time_budget,
-                  "Instead of a size: the least memory for so much more time than the recorded "
-                  "step, e.g. 0.1")
+                  "Instead of a size: the least memory within this share of time more than the "
+                  "recorded step, e.g. 0.1")
       ->check(CLI::Range(0.0, 1000.0).description(""))
       ->type_name("SHARE");
   app->add_flag("--budgets", options->budgets,

@@ -25,8 +25,8 @@ schedule::Addresses add_addresses(const graph::Graph& graph, graph::Schedule& sc
   schedule::Addresses addresses = schedule::place_flattened(graph, schedule, options);
   const graph::Verdict verdict = graph::replay(graph, schedule);
   BERTH_CHECK(verdict.violation.empty() && verdict.arena == addresses.arena_bytes, kUsage,
-              "berth is wrong: its schedule is not written, the referee says an arena of {} bytes "
-              "and '{}', it should be {} bytes",
+              "berth has a fault: it does not write its schedule. The referee reports an arena of "
+              "{} bytes and '{}', the planner {} bytes",
               verdict.arena, verdict.violation, addresses.arena_bytes);
   return addresses;
 }

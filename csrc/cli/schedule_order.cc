@@ -82,8 +82,8 @@ std::optional<schedule::Addresses> write(const ScheduleOptions& options, const g
   graph::Schedule schedule = graph::schedule_of_order(given, result.order);
   const graph::Verdict verdict = graph::replay(given, schedule);
   BERTH_CHECK(verdict.violation.empty() && verdict.peak == result.peak, kUsage,
-              "berth is wrong: its schedule is not written, the referee says {} bytes and '{}', it "
-              "should be {} bytes",
+              "berth has a fault: it does not write its schedule. The referee reports {} bytes and "
+              "'{}', the planner {} bytes",
               verdict.peak, verdict.violation, result.peak);
   schedule.engine = result.engine;
   schedule.operators = graph::marks_of(given);

@@ -143,26 +143,25 @@ int show_schedule(const ShowOptions& options) {
 
 int show(const ShowOptions& options) {
   BERTH_CHECK(options.plan.empty() || options.graph.empty(), kUsage,
-              "--plan goes with a trace, a graph with a schedule: one of them is wanted");
+              "--plan needs a trace, a graph needs a schedule: only one of them is wanted");
   check_files(std::array{options.input, options.graph, options.plan},
               {{"--html", options.html}, {"--svg", options.svg}, {"--png", options.png}},
               options.json);
   if (!options.plan.empty()) return show_served(options);
-  BERTH_CHECK(
-      !options.addresses || options.drawn(), kUsage,
-      "--addresses says what --svg draws of a schedule: berth show x.schedule x.graph --svg "
-      "x.svg --addresses");
+  BERTH_CHECK(!options.addresses || options.drawn(), kUsage,
+              "--addresses needs --svg and a schedule: berth show x.schedule x.graph --svg "
+              "x.svg --addresses");
   if (std::filesystem::is_directory(options.input)) return show_folder(options);
   const InputKind kind = identify(
       OpenedFile(options.input),
       fmt::format("a plan, a folder of plans, a schedule, a run's statistics (BERTH_STATS), {}",
                   kTracesAndCsv));
   if (kind == InputKind::kSchedule) return show_schedule(options);
-  BERTH_CHECK(kind != InputKind::kGraph, kUsage, "'{}' is a graph: berth graph says what it holds",
+  BERTH_CHECK(kind != InputKind::kGraph, kUsage, "'{}' is a graph: berth graph describes it",
               options.input);
   BERTH_CHECK(options.graph.empty(), kUsage, "'{}' is no schedule: it is shown without a graph",
               options.input);
-  BERTH_CHECK(!options.addresses, kUsage, "--addresses goes with a schedule, '{}' is none",
+  BERTH_CHECK(!options.addresses, kUsage, "--addresses needs a schedule, '{}' is none",
               options.input);
   const std::string name = name_of(options.input);
   const bool reported = !options.html.empty() || options.drawn();

@@ -194,11 +194,11 @@ CudaRuntimeDevice::CudaRuntimeDevice(std::shared_ptr<CudaGpu> gpu, const CudaOpt
   }
   BERTH_CHECK(counted.ok(), kSystem, "there is no GPU: {}", describe(counted));
   BERTH_CHECK(options.index >= 0 && options.index < count, kSystem,
-              "cuda:{} was asked for, this process sees {}", options.index, count);
+              "cuda:{} was requested, this process sees {}", options.index, count);
   cudaDeviceProp asked;
   const Status described = calls_.cudaGetDeviceProperties(&asked, options.index);
   BERTH_CHECK(described.ok(), kSystem, "{}", describe(described));
-  std::string how = "as it was asked for";
+  std::string how = "as requested";
   if (options.memory != CudaOptions::Memory::kPlain)
     memory_ = make_virtual_memory(calls_, primary_, options.page_bytes, &how);
   properties_.maps_pages = memory_ != nullptr;
@@ -499,7 +499,7 @@ std::string lacks_virtual_memory(int index, const DeviceProperties& properties) 
   std::string_view how = properties.memory;
   how.remove_prefix(std::min(how.size(), std::string_view(kPlain).size()));
   return fmt::format(
-      "virtual memory was asked for on cuda:{} ({}), which has none: {}; plain memory works "
+      "virtual memory was requested on cuda:{} ({}), which has none: {}; plain memory works "
       "without "
       "(BERTH_MEMORY=plain, or auto)",
       index, properties.name, how);

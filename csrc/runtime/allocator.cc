@@ -155,8 +155,8 @@ void Allocator::State::open_folder() {
                      listing.problems.size(), learning.folder()->path(), listing.problems.front()));
   if (!learns && listing.plans.empty())
     warn("plan-misfit",
-         fmt::format("'{}' holds no plan of this program (torch '{}', device '{}', tag '{}'): all "
-                     "goes to the pool",
+         fmt::format("'{}' holds no plan of this program (torch '{}', device '{}', tag '{}'): the "
+                     "pool serves all requests",
                      learning.folder()->path(), options.program.torch_version,
                      options.program.device_name, options.program.tag));
   if (!listing.plans.empty()) learning.look_among(std::move(listing.plans));
@@ -312,7 +312,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
   }
   if (next_id >= parts_at) look_at_parts();
   const Arena::Outcome outcome = ask_arena(size, lane, tag, id);
-  BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was asked for, the most is {}", size,
+  BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was requested, the most is {}", size,
               kMaxBytes);
   if (arena.missing() != 0 && next_id >= fill_at) fill_arena(false);
   void* const pointer =
@@ -399,7 +399,7 @@ void Allocator::State::watch_request(void* pointer, Bytes size, LaneKey lane, tr
 void* Allocator::State::allocate_elsewhere(Bytes size, LaneKey lane, trace::Tag tag,
                                            std::uint64_t id, Notes& notes) {
   BERTH_CHECK(!forked, kUsage,
-              "a block of {} was asked for in a forked child: berth serves the parent only",
+              "a block of {} was requested in a forked child: berth serves the parent only",
               format_bytes(size));
   if (pool_has_target()) store.set_target(target(size));
   void* const pointer = fallback.allocate(size, lane, tag, id);

@@ -204,7 +204,7 @@ void Allocator::serve(std::shared_ptr<const PlanLookup> plan) {
   const auto refuse = [&](const std::string& why) {
     throw Error(
         ErrorKind::kSystem,
-        fmt::format("an arena of {} cannot be had: {}; {} are held, BERTH_MEMORY_LIMIT is {}",
+        fmt::format("an arena of {} cannot be allocated: {}; {} are held, BERTH_MEMORY_LIMIT is {}",
                     format_bytes(needed), why, format_bytes(state.store.held()),
                     format_bytes(state.options.config.memory_limit)));
   };

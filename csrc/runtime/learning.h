@@ -98,7 +98,7 @@ class Learning {
     note_refused(plan);
     if (std::exchange(said_refused_, true)) return;
     notes.add("arena-memory", [&] {
-      return fmt::format("an arena of {} cannot be had, all goes to the pool until it can: {}",
+      return fmt::format("an arena of {} cannot be allocated, the pool serves all until it can: {}",
                          format_bytes(plan->plan().arena_bytes), reason());
     });
   }

@@ -86,7 +86,7 @@ TEST_CASE("Options say plain", "[.plain]") {
   options.memory = "plain";
   REQUIRE(berth_init(&options) == BERTH_OK);
   CHECK(calls_of_growth() > 0);
-  CHECK(memory_is("plain, as it was asked for"));
+  CHECK(memory_is("plain, as requested"));
 }
 
 TEST_CASE("Options say virtual", "[.virtual]") {
@@ -104,7 +104,7 @@ TEST_CASE("Options say virtual to a driver without", "[.refused]") {
   options.memory = "virtual";
   REQUIRE(berth_init(&options) == BERTH_OK);
   CHECK(berth_malloc(1000, 0, nullptr) == nullptr);
-  CHECK(std::string(berth_last_error()).find("virtual memory was asked for") != std::string::npos);
+  CHECK(std::string(berth_last_error()).find("virtual memory was requested") != std::string::npos);
 }
 
 // A caller that was compiled against version 1.3: what lies behind its struct is not read.

@@ -96,14 +96,14 @@ class Doctor(unittest.TestCase):
             [2],
         )
         self.doctor("--device", "3", code=2, standin=several)
-        self.assertIn("cuda:3 was asked for, the driver shows 3", self.stderr)
+        self.assertIn("cuda:3 was requested, the driver has 3", self.stderr)
 
     def test_settings_that_a_gpu_cannot_serve_are_an_answer(self):
         _, device = self.device("--driver", "no-virtual", code=1, BERTH_MEMORY="virtual")
         self.assertIsNone(device["memory"])
-        self.assertIn("virtual memory was asked for on cuda:0", device["refused"])
+        self.assertIn("virtual memory was requested on cuda:0", device["refused"])
         _, device = self.device(BERTH_MEMORY="plain")
-        self.assertEqual((device["memory"], device["why"]), ("plain", "plain, as it was asked for"))
+        self.assertEqual((device["memory"], device["why"]), ("plain", "plain, as requested"))
         self.doctor("--device", code=2, BERTH_MEMORY="some")
         self.assertIn("BERTH_MEMORY is 'some'", self.stderr)
 
@@ -154,8 +154,8 @@ class Doctor(unittest.TestCase):
         for arguments, said in (
             ((), "--device for what this machine's GPUs can do"),
             (("--device", "x.trace"), "'x.trace' is no number of a device"),
-            (("--device", "--gpu-total", "8GiB"), "--gpu-total goes with a snapshot or a trace"),
-            (("x.trace", "--device"), "--device of a snapshot wants a number"),
+            (("--device", "--gpu-total", "8GiB"), "--gpu-total needs a snapshot or a trace"),
+            (("x.trace", "--device"), "--device of a snapshot needs a number"),
         ):
             self.doctor(*arguments, code=2, standin=None)
             self.assertIn(said, self.stderr)

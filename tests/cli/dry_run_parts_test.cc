@@ -59,7 +59,7 @@ TEST_CASE("The batch of a program stands where its option or its place says", "[
   REQUIRE(added.with(2).size() == 7);
   for (const char* const text : {"batch=", "=--n", "batch=1", "batch=9", "batch=size", "batch=0"})
     REQUIRE_THROWS_AS(BatchArgument(text, program), Error);
-  REQUIRE_THROWS_WITH(BatchArgument("batch=2", program), Contains("'--batch-size' there"));
+  REQUIRE_THROWS_WITH(BatchArgument("batch=2", program), Contains("whose value is '--batch-size'"));
 }
 
 TEST_CASE("A program that takes the last of the host's memory is ended and told",

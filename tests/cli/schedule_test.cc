@@ -326,7 +326,7 @@ TEST_CASE("What cannot be ordered is one error", "[cli][schedule]") {
       {{"schedule", folder / "x.json", "--budget", "0%"}, 2, "--budget is 0%"},
       {{"schedule", folder / "x.json", "--budgets", "-o", folder / "x.schedule"},
        2,
-       "-o wants one"},
+       "-o writes one"},
       {{"schedule", folder / "x.json", "--budget", "1KiB", "-o", folder / "x.graph"}, 2, "a graph"},
       {{"schedule", folder / "x.json", "--budget", "x%"}, 2, "--budget is x%"},
       {{"schedule", folder / "x.json", "--budget", "much"}, 2, "--budget"},
@@ -405,7 +405,7 @@ TEST_CASE("A schedule is written, verified against its graph and shown", "[cli][
   // Alone it has its planner's word.
   REQUIRE(run_berth_json({"show", folder / "x.schedule"})["claimed_peak_bytes"] ==
           made["peak_bytes"]);
-  REQUIRE_THAT(run_berth({"show", folder / "x.schedule"}).out, Contains("as the planner says"));
+  REQUIRE_THAT(run_berth({"show", folder / "x.schedule"}).out, Contains("by its planner"));
 }
 
 TEST_CASE("A schedule is written without addresses where that is asked for", "[cli][schedule]") {
@@ -517,14 +517,14 @@ TEST_CASE("Graphs and schedules where something else is wanted are one error", "
       {{"verify", folder / "x.schedule"}, 2, "berth verify x.schedule x.graph"},
       {{"verify", folder / "x.graph"}, 3, "is a graph: a plan or a schedule is wanted"},
       {{"verify", folder / "x.schedule", folder / "x.schedule"}, 3, "x.schedule"},
-      {{"show", folder / "x.graph"}, 2, "is a graph: berth graph says what it holds"},
+      {{"show", folder / "x.graph"}, 2, "is a graph: berth graph describes it"},
       {{"show", folder / "x.schedule", "--svg", folder / "x.svg"},
        2,
        "--svg draws what the operators of a graph have alive"},
       {{"show", folder / "x.schedule", folder / "x.graph", "--addresses"}, 2, "--svg"},
       {{"show", folder / "x.json", "--svg", folder / "x.svg", "--addresses"},
        2,
-       "goes with a schedule"},
+       "--addresses needs a schedule"},
       {{"show", folder / "x.schedule", folder / "x.graph", "--rate-out", "fast"},
        2,
        "--rate-out is 'fast'"},
@@ -609,7 +609,7 @@ TEST_CASE("State may be on the host between its uses", "[cli][schedule]") {
   const Ran without =
       run_berth({"schedule", folder / "x.json", "--budget", "3MiB", "--offload-state"});
   REQUIRE(without.code == 2);
-  REQUIRE_THAT(without.err, Contains("--rate-out, and --budget or --time-budget, are wanted"));
+  REQUIRE_THAT(without.err, Contains("it needs --rate-out, and --budget or --time-budget"));
   // The least memory within a share of time.
   std::vector<std::string> timed = {
       "schedule", folder / "x.json", "--time-budget", "1", "--rate-out", "10GB", "--json"};

@@ -130,7 +130,8 @@ TEST_CASE("Each reason has its sentence and its advice", "[cli][show]") {
        "1,000 times: 64 B came on stream or thread 9, which the plan does not have",
        "a stream or thread"},
       {{.reason = Reason::kLost, .position = 40, .requests = 20, .came = 64, .count = 3},
-       "3 times: 64 B came in steps that the plan does not know, or not from there on: request 41",
+       "3 times: 64 B came in steps that differ from the plan's, or from some request on: request "
+       "41",
        "A kind of step came"},
       {{.reason = Reason::kSize,
         .lane = 7,

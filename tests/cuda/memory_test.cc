@@ -425,10 +425,10 @@ TEST_CASE("Virtual memory is tried, not believed", "[cuda][memory][tried]") {
     check(*device);
   }
   if (one.memory == Memory::kPlain)
-    CHECK_THROWS_WITH(make_gpu(Memory::kVirtual), Catch::Contains("virtual memory was asked for") &&
+    CHECK_THROWS_WITH(make_gpu(Memory::kVirtual), Catch::Contains("virtual memory was requested") &&
                                                       Catch::Contains("BERTH_MEMORY=plain"));
   const auto plain = make_gpu(Memory::kPlain);
-  CHECK(plain->properties().memory == "plain, as it was asked for");
+  CHECK(plain->properties().memory == "plain, as requested");
   check(*plain);
   berth_standin_set_driver(0);
 }

@@ -160,7 +160,7 @@ TEST_CASE("A GPU that is not there is one error", "[cuda][misuse]") {
   REQUIRE(cuda_device_count() == 2);
   for (const int index : {-1, 2})
     REQUIRE_THROWS_WITH(make_gpu(Memory::kVirtual, index),
-                        "cuda:" + std::to_string(index) + " was asked for, this process sees 2");
+                        "cuda:" + std::to_string(index) + " was requested, this process sees 2");
 }
 
 TEST_CASE("Without virtual memory in the driver memory is plain", "[cuda][memory]") {

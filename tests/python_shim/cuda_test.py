@@ -286,7 +286,7 @@ print(berth.stats().device_memory)
         program = "import sys\n" + program
         for driver, memory, said in (
             ("full", "auto", "virtual, in pages of 2.0 MiB, with file descriptors and RDMA"),
-            ("full", "plain", "plain, as it was asked for"),
+            ("full", "plain", "plain, as requested"),
             ("wsl", "virtual", "virtual, in pages of 2.0 MiB, with file descriptors, without RDMA; in vain: "),
             ("no-virtual", "auto", "plain, its virtual memory does not work: "),
         ):
@@ -304,7 +304,7 @@ print(berth.stats().device_memory)
             print(berth.installed("cuda"))
         """
         error, installed = self.python(refused, "virtual", standin=("--driver", "no-virtual")).splitlines()
-        self.assertIn("virtual memory was asked for on cuda:0 (NVIDIA H100 80GB HBM3), which has none: ", error)
+        self.assertIn("virtual memory was requested on cuda:0 (NVIDIA H100 80GB HBM3), which has none: ", error)
         self.assertIn("cuMemCreate failed: operation not supported (cudaErrorNotSupported, 801)", error)
         self.assertEqual(installed, "False")
         self.python("import berth\nberth.install('cuda', memory='managed')", code=1)

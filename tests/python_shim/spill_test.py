@@ -265,7 +265,7 @@ class Spills(ProgramCase):
         found = self.answer(ENDS, "cpu", 12 << 20, 1 << 30, "operator")
         self.assertEqual([bool(one) for one in found["errors"]], [False, True, False], found)
         # Beside the message of the allocator: which operator, and what it needs.
-        said = r"could go to the host: aten::\w+ takes .+iB and asks for .+iB beside that"
+        said = r"could go to the host: aten::\w+ uses .+iB and requests .+iB beside these"
         self.assertRegex(found["errors"][1], said)
 
     def test_cuda(self):

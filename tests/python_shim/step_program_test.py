@@ -329,7 +329,7 @@ print(told(lambda step: x.exp() if step else x.sin(), before=3))
                 "no two steps were the same yet: operator 1: aten::randn takes another value in argument 0",
                 "no two steps were the same yet: operator 1: aten::exp takes a tensor of another shape or type in argument 0",
                 "",  # data decide one shape
-                "no two steps were the same yet: operator 2: aten::nonzero returns a tensor of another shape, of which its arguments' contents say",
+                "no two steps were the same yet: operator 2: aten::nonzero returns a tensor of another shape, which depends on data",
                 "no two steps were the same yet: operator 0: aten::cat takes a list of another length in argument 0",
                 "no two steps were the same yet: operator 0: aten::sin and aten::exp",
                 "operator 0: aten::exp is called with gradients off, where they were on",

@@ -279,8 +279,9 @@ TEST_CASE("A plan is refused where its arena has no room", "[runtime][pages]") {
   test::CheckedAllocator allocator(device, options);
   void* const block = allocator.allocate(3 * kMiB, 0);
   const Plan plan = plan_of({sequence_of({{0, kMiB, 2}, {kMiB, kMiB, 1}})});
-  CHECK_THROWS_WITH(allocator.load_plan(plan),
-                    Catch::Contains("an arena of 2.0 MiB cannot be had: no more is free; 3.0 MiB"));
+  CHECK_THROWS_WITH(
+      allocator.load_plan(plan),
+      Catch::Contains("an arena of 2.0 MiB cannot be allocated: no more is free; 3.0 MiB"));
   CHECK_FALSE(allocator.plan().has_value());
   (void)allocator.free(block);
   allocator.load_plan(plan);  // what lies free in the pool counts

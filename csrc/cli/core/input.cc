@@ -62,7 +62,7 @@ InputKind identify(const OpenedFile& file, std::string_view wanted) {
   BERTH_CHECK(
       file.kind != InputKind::kPickle, kInput,
       "'{}' is a pickle: `berth import {} -o x.trace` makes a trace of a memory snapshot of "
-      "PyTorch, `berth doctor {}` says what berth would save",
+      "PyTorch, `berth doctor {}` forecasts what berth would save",
       file.path, file.path, file.path);
   if (file.kind) return *file.kind;
   const std::string_view text = as_text(file.head.bytes);

@@ -58,7 +58,7 @@ BatchArgument::BatchArgument(const std::string& text, std::vector<std::string> p
   }
   given_ = whole_number(value);
   BERTH_CHECK(given_.has_value(), kUsage,
-              "--fit names '{}', which is '{}' there: a whole number above 0 is wanted", name_,
+              "--fit names '{}', whose value is '{}': a whole number above 0 is wanted", name_,
               value);
 }
 

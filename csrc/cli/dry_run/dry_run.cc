@@ -106,7 +106,8 @@ int nothing_traced(const DryRunJob& job, const DryRun& run) {
   if (run.calls == 0) {
     print_error(fmt::format("'{}' never used CUDA: nothing to report", program));
   } else {
-    print_error(fmt::format("'{}' used CUDA, but asked libtorch for no memory there", program));
+    print_error(
+        fmt::format("'{}' used CUDA, but allocated no memory there through libtorch", program));
   }
   return kBadInput;
 }
@@ -122,9 +123,9 @@ int judge_end(const DryRunJob& job, const DryRun& run) {
   }
   if (run.stopped) {
     print_error(
-        fmt::format("stopped '{}' before the system would have: {}. What takes it is the "
-                    "program's own: make the model on the device (torch.device(\"cuda\") "
-                    "around it), load less, or use a machine with more",
+        fmt::format("stopped '{}' before the system would have: {}. The program itself "
+                    "uses this host memory: make the model on the device "
+                    "(torch.device(\"cuda\") around it), load less, or use a machine with more",
                     job.program[0], run.why_stopped));
     return kSystemFailure;
   }

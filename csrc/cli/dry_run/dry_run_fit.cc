@@ -143,8 +143,7 @@ DryRunFit find_fit(const DryRunJob& job, const BatchArgument& argument,
   if (argument.given()) search_options.first_needs = most_needed(all, context);
   BatchSearch search(search_options, run);
   const auto answers = search.find();
-  BERTH_CHECK(search.ran(), kUsage,
-              "--fit: the program refuses '{}', which it was told to be run with",
+  BERTH_CHECK(search.ran(), kUsage, "--fit: the program refuses '{}', with which --fit ran it",
               argument.described(search.refused().value_or(search_options.first)));
   DryRunFit fit{.argument = argument.label(), .runs = search.runs()};
   for (const char* const name : {"caching", "expandable", "learning", "planned"}) {

@@ -419,24 +419,25 @@ std::string DryRunReport::to_text() const {
     item_reads += rank.needs.item_reads;
     shapes_by_value += rank.needs.shapes_by_value;
   }
+  const std::string values = job.values == "memory" ? "the bytes that lay there" : job.values;
   if (run.unknown_reads > 0) {
     say(fmt::format(
-        "Values: kernels do not compute. The host read {} times what one would have "
-        "computed ({}; item() {} times) and got {}.",
+        "Values: kernels do not run. The host read results of kernels {} times ({}; item() {} "
+        "times) and got {}.",
         format_count(run.unknown_reads), format_bytes(run.unknown_read_bytes),
-        format_count(item_reads), job.values == "memory" ? "what lay there" : job.values));
+        format_count(item_reads), values));
   } else {
-    say("Values: kernels do not compute. This program read none of them.");
+    say("Values: kernels do not run. This program read no result of one.");
   }
   if (shapes_by_value > 0) {
     say(
-        fmt::format("Shapes: {} made results as large as values say (nonzero, masks, unique): here "
-                    "those are as large as {} makes them.",
-                    format_number_of(shapes_by_value, "operator"), job.values));
+        fmt::format("Shapes: values decide the size of the results of {} (nonzero, masks, unique). "
+                    "Here these values are {}.",
+                    format_number_of(shapes_by_value, "operator"), values));
   }
   if (std::ranges::any_of(ranks, [](const Rank& rank) { return rank.needs.private_pools > 0; }))
-    say("Private pools (captured graphs, torch.cuda.MemPool): their memory is in what was held in "
-        "this run, and in no other figure.");
+    say("Private pools (captured graphs, torch.cuda.MemPool): only the memory held in this run "
+        "contains them, and no other figure.");
   for (const std::string& line : find_left_out(job, run).to_text()) say(line);
   if (needs.torn) say("The end of the trace is missing: the program did not end by itself.");
   text += "\n";

@@ -190,8 +190,8 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
   };
   if (schedule_.budget != 0) line("budget", format_exactly(schedule_.budget));
   if (graph_ == nullptr) {
-    line("peak", format_exactly(schedule_.peak) + ", as the planner says");
-    line("time", format_ms(schedule_.ns) + ", as the planner says");
+    line("peak", format_exactly(schedule_.peak) + ", by its planner");
+    line("time", format_ms(schedule_.ns) + ", by its planner");
   } else {
     if (has_before()) line("as given", format_exactly(before_.peak));
     line("peak",
@@ -199,7 +199,7 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
              (peak_operator_.empty() ? "" : fmt::format(", while {} runs", peak_operator_)));
     if (peak_workspace_ != 0) line("", format_bytes(peak_workspace_) + " of them are workspace");
     if (schedule_.peak != 0 && schedule_.peak != after_.peak)
-      line("", fmt::format("its planner says {}", format_exactly(schedule_.peak)));
+      line("", fmt::format("{} by its planner", format_exactly(schedule_.peak)));
   }
   if (schedule_.peak_bound != 0) line("lower bound", format_exactly(schedule_.peak_bound));
   if (schedule_.arena_bytes != 0)
@@ -207,7 +207,7 @@ std::string ScheduleSummary::to_text(const std::string& path) const {
                       (fragmentation_ ? ", fragmentation " + format_percent(*fragmentation_) : ""));
   if (schedule_.host_bytes != 0) line("on the host", format_exactly(schedule_.host_bytes));
   if (graph_ == nullptr)
-    return text + "  With its graph it says more: berth show x.schedule x.graph\n";
+    return text + "  With its graph the report has more: berth show x.schedule x.graph\n";
   line("residents", format_bytes(after_.resident));
   std::string time = format_ms(after_.ns);
   if (has_before() && before_.ns != 0)

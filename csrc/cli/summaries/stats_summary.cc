@@ -87,7 +87,8 @@ std::string sentence_of(const Likes& likes, bool kinds) {
                        number(miss, "lane"));
   } else {
     text = fmt::format(
-        "{} came in steps that the plan does not know, or not from there on: request {} after the "
+        "{} came in steps that differ from the plan's, or from some request on: request {} after "
+        "the "
         "mark was the most frequent",
         likes.came(), format_count(number(miss, "position") + 1));
   }
@@ -210,7 +211,7 @@ std::vector<std::string> StatsSummary::advice() const {
         vary ? "Requests at one place have several sizes: the shapes of the steps differ. Let the "
                "run learn (BERTH_MODE=learn) so that each shape that comes again is planned, and "
                "pad or group inputs to fewer shapes."
-             : "The step asks for other bytes than when it was planned: let the run learn "
+             : "The step requests other bytes than when it was planned: let the run learn "
                "(BERTH_MODE=learn), or record and plan it again. A run that learns does so after "
                "three such steps.");
   if (by_reason.contains("lost"))

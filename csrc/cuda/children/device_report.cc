@@ -132,7 +132,7 @@ Json report(int only) {
   int driver = 0;
   int runtime = 0;
   const int count = count_gpus(calls);
-  BERTH_CHECK(only < count, kUsage, "cuda:{} was asked for, the driver shows {}", only, count);
+  BERTH_CHECK(only < count, kUsage, "cuda:{} was requested, the driver has {}", only, count);
   check(calls, calls.cudaDriverGetVersion(&driver));
   check(calls, calls.cudaRuntimeGetVersion(&runtime));
   Json json = {{"driver", version_text(driver)},

@@ -13,7 +13,7 @@ struct Flag {
 bool c10::StorageImpl::*throws_on_access();
 template struct Flag<&c10::StorageImpl::throw_on_immutable_data_ptr_>;
 
-constexpr const char* kAsked = "the bytes of a tensor were asked for behind libtorch's operators ";
+constexpr const char* kAsked = "the bytes of a tensor were accessed behind libtorch's operators ";
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace berth::torch::step {
 // Why, as one text, which each storage gets a copy of.
 class Denial {
  public:
-  // `why` ends the sentence "the bytes of a tensor were asked for behind libtorch's operators ".
+  // `why` ends the sentence "the bytes of a tensor were accessed behind libtorch's operators ".
   explicit Denial(const char* why);
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 

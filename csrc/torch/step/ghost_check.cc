@@ -148,8 +148,7 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
     if (one.operand.storage == kNoStorage || !why_refused(tensor).empty()) return false;
     if (!matches(tensor, one.operand)) {
       *why = facts_of(expected.op).shapes_by_data
-                 ? "gave a tensor of another shape than was recorded: its arguments' contents say "
-                   "of which"
+                 ? "gave a tensor of another shape than was recorded: the shape depends on data"
                  : "gave a tensor of another shape or type than was recorded";
       return false;
     }

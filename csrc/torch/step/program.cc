@@ -165,7 +165,7 @@ std::string difference_of(const Call& a, const Call& b) {
   if (a.stream != b.stream) return "is called on another stream";
   if (a.result_tensors != b.result_tensors)
     return facts_of(a.op).shapes_by_data
-               ? "returns a tensor of another shape, of which its arguments' contents say"
+               ? "returns a tensor of another shape, which depends on data"
                : "returns a tensor of another shape";
   return "is called another way";
 }

@@ -87,8 +87,7 @@ void Recorder::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack&
   if (writes && facts_of(op).shows_bytes) {
     if (record_.refusal.empty())
       record_.refusal =
-          "the address of a tensor of the step is asked for on another thread, as numpy() and "
-          "data_ptr() do";
+          "another thread reads the address of a tensor of the step, as numpy() and data_ptr() do";
     return;
   }
   // mutant: threads-writes

@@ -652,7 +652,7 @@ std::string Spills::who_stays(c10::Device device, Bytes asked) const {
     return fmt::format("{}operators use {} now, and {}", where, format_bytes(used), rest);
   const Bytes elsewhere = used - std::min(used, need.uses);
   return fmt::format(
-      "{}{} takes {} and asks for {} beside that and what its kernel has{}, and {}", where,
+      "{}{} uses {} and requests {} beside these and its kernel's memory{}, and {}", where,
       need.name, format_bytes(need.uses), format_bytes(asked),
       elsewhere == 0 ? std::string()
                      : fmt::format(", operators of other threads use {}", format_bytes(elsewhere)),

@@ -494,13 +494,12 @@ class StepProgram::State {
 
   void tell_unlike(const std::string& why) {
     if (stats_.scheduled > 0 || ++waited_ != kToldUnlike) return;
-    warn(
-        "step-unlike",
-        programs_.empty()
-            ? fmt::format("steps run as they are, since no two of {} were the same: {}", waited_,
-                          why)
-            : fmt::format("steps run as they are, since {} were none of those that berth knows: {}",
-                          waited_, stats_.last_divergence));
+    warn("step-unlike",
+         programs_.empty()
+             ? fmt::format("steps run as written, since no two of {} were the same: {}", waited_,
+                           why)
+             : fmt::format("steps run as written, since {} differed from all that berth knows: {}",
+                           waited_, stats_.last_divergence));
   }
 
   void wait_for_its_like(StepRecord record) {
