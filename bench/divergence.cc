@@ -2,11 +2,11 @@
 // steps inserted, dropped, resized or swapped with the next, at one place after the other. A table
 // of misses. With --share a share of the requests of every step is changed: a table of hits.
 
-#include "bench/one_change.h"
 #include "bench/repeated_run.h"
 #include "csrc/replay/perturbation.h"
 #include "csrc/replay/through_berth.h"
 #include "csrc/trace/file.h"
+#include "tests/support/one_change.h"
 
 #include <berth/error.h>
 
@@ -114,10 +114,10 @@ int main(int argc, char** argv) {
         return through_berth(run, BerthOptions{.planned = true}).misses.value_or(0);
       };
       const std::uint64_t undisturbed = misses(workload);
-      const std::vector<std::size_t> places = bench::places_to_change(workload, 3 + before);
+      const std::vector<std::size_t> places = test::places_to_change(workload, 3 + before);
       const std::size_t stride = std::max<std::size_t>(1, places.size() / changes);
       const std::string name = std::filesystem::path(file).stem().stem().string();
-      for (const bench::Change& change : bench::kChanges) {
+      for (const test::Change& change : test::kChanges) {
         std::vector<std::uint64_t> costs;
         for (std::size_t k = 0; k < places.size(); k += stride) {
           Workload changed = workload;

@@ -172,6 +172,10 @@ def violations(root):
                 yield f"{path.relative_to(root)}:{number}: includes {target}: public headers use only <berth/...> and the system's"
             elif LIBTORCH.match(target) and not path.name.startswith(("torch", "cuda")):
                 yield f"{path.relative_to(root)}:{number}: includes {target}: only <berth/torch.h> and <berth/cuda.h> may"
+    for path in sources(root / "tests"):
+        for number, _, target in includes(path):
+            if target.startswith("bench/") and path.relative_to(root).parts[1] != "bench":
+                yield f"{path.relative_to(root)}:{number}: includes {target}: benches use tests/support, tests use no bench"
     for folder in folders:
         for path in sources(folder):
             for number, _, target in includes(path):

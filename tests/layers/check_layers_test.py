@@ -119,6 +119,12 @@ class CheckLayers(unittest.TestCase):
     def test_nothing_includes_the_stand_in(self):
         self.assertTrue(self.found({"csrc/torch/x.cc": '#include "csrc/standin/x.h"\n'}))
 
+    def test_a_test_may_include_no_bench_but_the_one_that_it_tests(self):
+        self.assert_one(
+            {"tests/pool/x_test.cc": '#include "bench/x.h"\n'}, "benches use tests/support, tests use no bench"
+        )
+        self.assertEqual(self.found({"tests/bench/x_test.cc": '#include "bench/x.h"\n'}), [])
+
     def test_an_include_relative_to_its_own_folder_is_found(self):
         self.assert_one({"csrc/core/x.cc": '#include "bytes.h"\n'}, "from the root, as csrc/core/bytes.h")
 

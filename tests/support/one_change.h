@@ -8,7 +8,7 @@
 #include <vector>
 
 // A recorded run with one request changed, to see what one change costs once the run was learned.
-namespace berth::bench {
+namespace berth::test {
 
 using replay::Operation;
 using replay::Workload;
@@ -90,4 +90,4 @@ inline std::vector<std::size_t> places_to_change(const Workload& workload,
   return places;
 }
 
-}  // namespace berth::bench
+}  // namespace berth::test
