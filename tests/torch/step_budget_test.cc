@@ -428,7 +428,7 @@ TEST_CASE("A budget may be a share of what the step adds, or of time", "[step]")
   REQUIRE(added(share.stats.predicted_peak) <= 0.8 * added(share.stats.recorded_peak));
   const Outcome least = train(make_deep, true, 3, {.memory_share = 0.001}, false);
   REQUIRE_THAT(least.stats.budget_not_met,
-               Catch::Contains("the budget leaves it 0.1% of that, and none below "));
+               Catch::Contains("the budget leaves 0.1% of the added bytes, and no budget below "));
   REQUIRE(share.stats.bound_ns <= share.stats.predicted_ns);
   REQUIRE(share.stats.recorded_ns < share.stats.predicted_ns);
   REQUIRE(same(plain, share));

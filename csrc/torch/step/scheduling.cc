@@ -145,9 +145,8 @@ std::string not_met(const schedule::StepResult& within, Bytes budget,
            static_cast<double>(std::max<Bytes>(added(recorded), 1));
   };
   return fmt::format(
-      "{}; the step adds {} to {} that is there between steps: the budget leaves it {:.1f}% of "
-      "that, "
-      "and none below {:.1f}% can be met",
+      "{}; the step adds {} to {} that live between steps: the budget leaves {:.1f}% of the added "
+      "bytes, and no budget below {:.1f}% can be met",
       within.why_not, format_bytes(added(recorded)), format_bytes(recorded.resident), share(budget),
       share(within.least_budget));
 }
