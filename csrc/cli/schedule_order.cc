@@ -86,7 +86,7 @@ std::optional<schedule::Addresses> write(const ScheduleOptions& options, const g
               "'{}', the planner {} bytes",
               verdict.peak, verdict.violation, result.peak);
   schedule.engine = result.engine;
-  schedule.operators = graph::marks_of(given);
+  schedule.operators = graph::identities_of(given);
   schedule.seed = options.search.seed;
   schedule.peak = result.peak;
   schedule.peak_bound = result.bound;

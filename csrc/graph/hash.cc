@@ -80,9 +80,9 @@ std::uint64_t hash_of(const Graph& graph) noexcept {
   return std::max<std::uint64_t>(to.hash(), 1);
 }
 
-std::vector<OperatorMark> marks_of(const Graph& graph) {
-  std::vector<OperatorMark> marks;
-  marks.reserve(graph.operators.size());
+std::vector<OperatorIdentity> identities_of(const Graph& graph) {
+  std::vector<OperatorIdentity> identities;
+  identities.reserve(graph.operators.size());
   for (const Operator& op : graph.operators) {
     Hasher to;
     const auto add_storage = [&](ValueId value) {
@@ -94,29 +94,29 @@ std::vector<OperatorMark> marks_of(const Graph& graph) {
     for (const Read& read : one.reads) add_storage(read.value);
     to.add(one.writes.size());
     for (const ValueId& written : one.writes) add_storage(written);
-    marks.push_back({op.name, to.hash()});
+    identities.push_back({op.name, to.hash()});
   }
-  return marks;
+  return identities;
 }
 
 std::string difference(const Schedule& schedule, const Graph& graph) {
   if (schedule.operators.empty()) return {};
-  const std::vector<OperatorMark> marks = marks_of(graph);
+  const std::vector<OperatorIdentity> identities = identities_of(graph);
   const auto [theirs, ours] = std::mismatch(schedule.operators.begin(), schedule.operators.end(),
-                                            marks.begin(), marks.end());
-  if (theirs == schedule.operators.end() && ours == marks.end()) return {};
+                                            identities.begin(), identities.end());
+  if (theirs == schedule.operators.end() && ours == identities.end()) return {};
   const std::string counts =
-      marks.size() == schedule.operators.size()
-          ? fmt::format("it is for another step of {} operators", marks.size())
+      identities.size() == schedule.operators.size()
+          ? fmt::format("it is for another step of {} operators", identities.size())
           : fmt::format("it is for a step of {} operators, this one has {}",
-                        schedule.operators.size(), marks.size());
-  const auto at = ours - marks.begin();
-  if (theirs != schedule.operators.end() && ours != marks.end() && theirs->name == ours->name)
+                        schedule.operators.size(), identities.size());
+  const auto at = ours - identities.begin();
+  if (theirs != schedule.operators.end() && ours != identities.end() && theirs->name == ours->name)
     return fmt::format("{}: operator {}, {}, takes or makes others, or of other sizes", counts, at,
                        ours->name);
   const auto name = [](auto one, auto end) { return one == end ? "nothing" : one->name; };
   return fmt::format("{}: operator {} is {} there and {} here", counts, at,
-                     name(theirs, schedule.operators.end()), name(ours, marks.cend()));
+                     name(theirs, schedule.operators.end()), name(ours, identities.cend()));
 }
 
 }  // namespace berth::graph

@@ -68,7 +68,7 @@ ScheduleStep step_from(const fb::Step& from, Column<std::uint32_t>& reads,
   return step;
 }
 
-void read_marks(const fb::Schedule& from, Schedule& schedule, const std::string& name) {
+void read_identities(const fb::Schedule& from, Schedule& schedule, const std::string& name) {
   Column names(from.names(), "names of operators", Graph::kMaxOperators, name);
   Column numbers(from.operator_names(), "operators", Graph::kMaxOperators, name);
   Column operands(from.operands(), "hashes of operands", Graph::kMaxOperators, name);
@@ -127,7 +127,7 @@ Schedule parse_schedule(std::span<const std::byte> data, const std::string& name
   schedule.peak_bound = from.peak_bound();
   schedule.ns = from.ns();
   schedule.ns_bound = from.ns_bound();
-  read_marks(from, schedule, name);
+  read_identities(from, schedule, name);
   const std::string wrong = obstacle(schedule);
   BERTH_CHECK(wrong.empty(), kInput, "'{}' is malformed: {}", name, wrong);
   return schedule;
@@ -177,12 +177,12 @@ std::vector<std::byte> serialize_schedule(const Schedule& schedule) {
     std::unordered_map<std::string_view, std::uint32_t> number_of;
     std::vector<std::uint32_t> numbers;
     std::vector<std::uint64_t> operands;
-    for (const OperatorMark& mark : schedule.operators) {
+    for (const OperatorIdentity& one : schedule.operators) {
       const auto [found, first] =
-          number_of.try_emplace(mark.name, static_cast<std::uint32_t>(names.size()));
-      if (first) names.push_back(mark.name);
+          number_of.try_emplace(one.name, static_cast<std::uint32_t>(names.size()));
+      if (first) names.push_back(one.name);
       numbers.push_back(found->second);
-      operands.push_back(mark.operands);
+      operands.push_back(one.operands);
     }
     all_names = to.CreateVectorOfStrings(names);
     all_numbers = to.CreateVector(numbers);

@@ -56,10 +56,10 @@ struct ScheduleStep {
 
 // Identifies an operator of the step that a schedule is for: its name, and a hash of the storages
 // that it reads and writes, with their sizes. Its times, phase and workspace do not matter.
-struct OperatorMark {
+struct OperatorIdentity {
   std::string name;
   std::uint64_t operands = 0;
-  friend bool operator==(const OperatorMark&, const OperatorMark&) = default;
+  friend bool operator==(const OperatorIdentity&, const OperatorIdentity&) = default;
 };
 
 struct Schedule {
@@ -75,8 +75,8 @@ struct Schedule {
   Bytes budget = 0;       // of everything, residents included; 0: none
   std::string engine;     // that found it
   std::uint64_t seed = 0;
-  std::uint64_t graph_hash = 0;         // hash_of() its graph; 0: unknown
-  std::vector<OperatorMark> operators;  // of that graph, by number; empty: unknown
+  std::uint64_t graph_hash = 0;             // hash_of() its graph; 0: unknown
+  std::vector<OperatorIdentity> operators;  // of that graph, by number; empty: unknown
   // The planner's figures. Reports of berth have the referee's.
   Bytes peak = 0, peak_bound = 0;
   std::uint64_t ns = 0, ns_bound = 0;

@@ -78,7 +78,7 @@ std::pair<Graph, Schedule> some_schedule(std::mt19937& random) {
     schedule->peak_bound = random();
     schedule->ns = random();
     schedule->ns_bound = random();
-    if (random() % 2 == 0) schedule->operators = marks_of(graph);
+    if (random() % 2 == 0) schedule->operators = identities_of(graph);
     return {graph, *schedule};
   }
 }
@@ -186,7 +186,7 @@ TEST_CASE("A schedule says what is different in another step, and nothing of tim
   const Graph graph = parse_graph(kGoldenGraph, "golden");
   Schedule schedule;
   CHECK(difference(schedule, graph) == "");  // it does not say
-  schedule.operators = marks_of(graph);
+  schedule.operators = identities_of(graph);
   Graph other = graph;
   other.operators[0].alternatives[0].ns += 1;
   other.operators[0].alternatives[0].workspace += 64;

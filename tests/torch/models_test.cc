@@ -80,7 +80,7 @@ void require_same_step(const berth::graph::Graph& a, const berth::graph::Graph& 
     REQUIRE(a.storages[n].kind == b.storages[n].kind);
   }
   REQUIRE(a.control == b.control);
-  REQUIRE(berth::graph::marks_of(a) == berth::graph::marks_of(b));
+  REQUIRE(berth::graph::identities_of(a) == berth::graph::identities_of(b));
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ class JointPlanning {
       schedule.budget = options_.budget;
       schedule.seed = options_.seed;
       schedule.graph_hash = hash_;
-      schedule.operators = graph::marks_of(graph_);
+      schedule.operators = graph::identities_of(graph_);
       schedule.peak = result_.verdict.peak;
       schedule.peak_bound = result_.least_budget;
       schedule.ns = result_.verdict.ns;

@@ -117,7 +117,7 @@ StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions
     paged->engine = "paging";
     paged->seed = options.seed;
     paged->graph_hash = graph::hash_of(graph);
-    paged->operators = graph::marks_of(graph);
+    paged->operators = graph::identities_of(graph);
     offer(plan, *std::move(paged));
   };
   StepOptions planning = options;
