@@ -304,3 +304,37 @@ TEST_CASE("What leaves a program because data decided a shape says so", "[step][
              Catch::Contains("aten::nonzero gave a tensor of another shape than was recorded: the "
                              "shape depends on data"));
 }
+
+namespace {
+
+// A mask chooses so many rows in each step; in some steps more is called behind it.
+std::function<Body()> choosing(std::vector<int> rows, int more_from = kSteps) {
+  return [=] {
+    const Tensor w = weights().requires_grad_(true);
+    return [=](int step) {
+      const Tensor x = torch::randn({12, 8}).matmul(w);
+      const Tensor mask = torch::arange(12).lt(rows.at(static_cast<std::size_t>(step)));
+      const Tensor chosen = x.index({mask});
+      Tensor loss = chosen.square().sum() + x.sum();
+      if (step >= more_from) loss = loss.mul(3) + chosen.tanh().sum();
+      loss.backward();
+      const Tensor left = torch::cat({loss.detach().reshape({1}), w.grad().flatten()});
+      w.mutable_grad().reset();
+      return left;
+    };
+  };
+}
+
+}  // namespace
+
+TEST_CASE("A step that leaves a program in which data decide shapes may make another one",
+          "[step][barrier]") {
+  for (const std::vector<int>& rows : {std::vector<int>{10, 9, 8, 3, 4, 2, 5, 6, 1},
+                                       std::vector<int>{3, 4, 5, 9, 8, 11, 10, 7, 12}}) {
+    const auto stats = as_eager(choosing(rows, 3));
+    CAPTURE(stats.to_json());
+    CHECK(stats.refused == 0);
+    CHECK(stats.programs == 2);
+    CHECK(stats.scheduled == kSteps - 4);
+  }
+}

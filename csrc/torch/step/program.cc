@@ -174,7 +174,8 @@ std::string difference_of(const Call& a, const Call& b) {
 
 bool same_storage(const RecordedStorage& a, const RecordedStorage& b) {
   // mutant: step-storage-size
-  return a.foreign == b.foreign && a.shared == b.shared && a.bytes == b.bytes;
+  return a.foreign == b.foreign && a.shared == b.shared &&
+         (a.bytes == b.bytes || (a.varies && b.varies));
 }
 
 namespace {
@@ -251,6 +252,7 @@ Program make_program(StepRecord first, const StepRecord& second) {
     const RecordedStorage& later = second.storages[n];
     storage.outlives |= later.outlives;
     storage.gone = std::max(storage.gone, later.gone);
+    storage.bytes = std::max(storage.bytes, later.bytes);
     program.kinds.push_back(storage.maker != RecordedStorage::kFromOutside ? StorageKind::kMade
                             : storage.identity != nullptr && storage.identity == later.identity
                                 ? StorageKind::kResident

@@ -45,10 +45,13 @@ Recorder::Recorder(const Program& program, std::size_t calls,
   for (StorageNumber number = 0; number < held_.size(); ++number) {
     RecordedStorage& storage = record_.storages[number];
     foreign_.push_back(storage.foreign);
-    if (const auto there = held_[number].lock(); storage.varies && there != nullptr)
-      storage.bytes = there->nbytes();
-    if (const auto there = held_[number].lock(); there != nullptr && storage.of_body())
-      (void)outside_.overlaps(c10::Storage(there), storage.foreign);
+    const auto now = held_[number].lock();
+    sizes_.push_back(now != nullptr ? now->nbytes() : storage.bytes);
+    // The calls so far have the sizes of another step, the ones behind them those of this one.
+    // mutant: data-shapes-most
+    if (storage.varies) storage.bytes = std::max(storage.bytes, sizes_.back());
+    if (now != nullptr && storage.of_body())
+      (void)outside_.overlaps(c10::Storage(now), storage.foreign);
     storage.identity = held_[number]._unsafe_get_target();
     if (!held_[number].expired()) storage.gone = RecordedStorage::kNever;
     numbers_.emplace(storage.identity, number);
@@ -114,6 +117,7 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
     const bool foreign = record_.storages.back().foreign;
     if (from_outside && !within_.empty()) note_kept(storage, found->second);
     foreign_.push_back(foreign);
+    sizes_.push_back(storage->nbytes());
     pending_.push_back(0);
     if (from_outside && outside_.overlaps(tensor.storage(), foreign) && record_.refusal.empty())
       record_.refusal =
@@ -183,7 +187,7 @@ void Recorder::find_resized(Call& call) const {
     seen.push_back(one);
     const auto storage = held_[one].lock();
     // mutant: barrier-resized-unseen
-    if (always || (storage != nullptr && storage->nbytes() != record_.storages[one].bytes))
+    if (always || (storage != nullptr && storage->nbytes() != sizes_[one]))
       call.resized.push_back(operand);
   }
 }

@@ -104,6 +104,7 @@ class Recorder final : public OperatorListener {
   // By number; keeps addresses from being used again as long as somebody has the storage. What is
   // held longer stands between the blocks of the heap, which then grows.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> held_;
+  std::vector<Bytes> sizes_;          // by number, in this step
   std::vector<StorageNumber> alive_;  // of those that were when last looked at
   LeftBehind left_;
   OutsideMemory outside_;
