@@ -72,6 +72,40 @@ for make in experts, masked:
             4,
         )
 
+    def test_data_may_decide_what_is_kept_inside_of_barriers(self):
+        self.check(
+            """
+def sparse():
+    table, net = nn.Embedding(40, 16, sparse=True), nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizers = [torch.optim.SparseAdam(list(table.parameters()), 0.01), torch.optim.Adam(net.parameters(), 0.01)]
+    def body(k):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(table(torch.randint(40, (24,)))), torch.randint(4, (24,)))
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        return [loss, *table.parameters(), *net.parameters()]
+    return body
+def letters():
+    net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 12))
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    def body(k):
+        optimizer.zero_grad()
+        x = net(torch.randn(30, 4, 8)).log_softmax(-1)
+        lengths, of_input = torch.randint(2, 11, (4,)), torch.randint(24, 31, (4,))
+        loss = nn.functional.ctc_loss(x, torch.randint(1, 12, (4, 10)), of_input, lengths)
+        loss.backward()
+        optimizer.step()
+        return [loss, *net.parameters()]
+    return body
+for make in sparse, letters:
+    same, stats = as_eager(make, steps=14, engine="release")
+    print(same, stats.scheduled >= 10, "" if same and stats.scheduled >= 10 else stats)
+""",
+            2,
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

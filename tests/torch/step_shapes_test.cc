@@ -338,3 +338,20 @@ TEST_CASE("A step that leaves a program in which data decide shapes may make ano
     CHECK(stats.scheduled == kSteps - 4);
   }
 }
+
+TEST_CASE("What an operator inside of a barrier keeps has a size by data", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights().requires_grad_(true)](int step) {
+      const Tensor x = torch::randn({16, 2, 8}).matmul(w).log_softmax(-1);
+      const Tensor lengths = torch::tensor({2 + step % 5, 1 + step % 3});
+      const Tensor targets = torch::randint(1, 8, {2, 8}), all = torch::full({2}, 16, torch::kLong);
+      const Tensor loss = torch::ctc_loss(x, targets, all, lengths);
+      loss.backward();
+      const Tensor left = torch::cat({loss.detach().reshape({1}), w.grad().flatten()});
+      w.mutable_grad().reset();
+      return left;
+    };
+  });
+  CAPTURE(stats.to_json());
+  CHECK(stats.scheduled == kSteps - 2);
+}

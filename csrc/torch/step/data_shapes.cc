@@ -116,11 +116,12 @@ bool let_shapes_vary(StepRecord& record, const StepRecord& other) {
     if (one.device != same.device || one.shared != same.shared) return false;
     if (one.foreign != same.foreign && !one.varies && !same.varies) return false;
     if (one.bytes != same.bytes) {
-      if (!one.made_by_barrier) return false;
+      if (!one.made_by_barrier && !one.made_within && !same.made_within) return false;
       one.varies = true;
       one.bytes = std::max(one.bytes, same.bytes);
     }
     one.varies |= same.varies;
+    one.made_within |= same.made_within;
   }
   if (static_cast<double>(varying) > kMostVarying * static_cast<double>(merged.calls.size()))
     return false;

@@ -10,8 +10,9 @@
 namespace berth::torch::step {
 
 // Whether both records are of one step, in which data decide shapes. Lets what differs vary in
-// `record` then. Sizes may differ behind the first result that data decide; what comes from outside
-// may not. False where they are not, and `record` is as it was.
+// `record` then. Sizes may differ behind the first result that data decide. What comes from outside
+// has one size, but for what an operator inside of a barrier made. False where they are not, and
+// `record` is as it was.
 [[nodiscard]] bool let_shapes_vary(StepRecord& record, const StepRecord& other);
 
 }  // namespace berth::torch::step

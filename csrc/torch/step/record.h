@@ -173,6 +173,8 @@ struct RecordedStorage {
   bool foreign = false;
   // A call on a side stream makes or takes it: see streams.h.
   bool shared = false;
+  // From outside, where an operator inside of a barrier of this step made it.
+  bool made_within = false;
   bool varies = false;    // has another size in each step: `bytes` is the most that was seen
   bool outlives = false;  // somebody has it after the step
   // So many calls the body had made when nobody but the operators had it any more; kNever: it

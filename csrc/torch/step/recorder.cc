@@ -115,6 +115,8 @@ StorageNumber Recorder::number_of(const at::Tensor& tensor, std::uint32_t maker)
                                 .foreign = from_outside && is_foreign(*storage),
                                 .identity = storage});
     const bool foreign = record_.storages.back().foreign;
+    // mutant: data-shapes-within
+    if (from_outside) record_.storages.back().made_within = within_.contains(storage);
     if (from_outside && !within_.empty()) note_kept(storage, found->second);
     foreign_.push_back(foreign);
     sizes_.push_back(storage->nbytes());
@@ -142,12 +144,12 @@ void Recorder::note_left_within(const KernelCost* cost) {
   for (auto entry = within_.begin(); entry != within_.end();) {
     Within& one = entry->second;
     const auto there = one.storage.lock();
-    if (cost != nullptr && there != nullptr &&
-        one.request == KernelRequest::kNone) {  // of no barrier before
+    if (there != nullptr && one.call == Within::kNone) {  // of no barrier before
       one.call = call;
-      one.request = cost->request_of(there->_mutable_data_ptr_no_checks().get());
+      if (cost != nullptr)
+        one.request = cost->request_of(there->_mutable_data_ptr_no_checks().get());
     }
-    if (there == nullptr || one.request == KernelRequest::kNone)
+    if (there == nullptr)
       entry = within_.erase(entry);
     else
       ++entry;

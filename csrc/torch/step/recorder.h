@@ -121,8 +121,9 @@ class Recorder final : public OperatorListener {
   // What operators inside of barriers made, at most KernelCost::kMostRequests, and the request of a
   // call that each is. Their weak references keep the addresses theirs.
   struct Within {
+    static constexpr std::uint32_t kNone = KernelRequest::kNone;
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    std::uint32_t call = 0, request = KernelRequest::kNone;
+    std::uint32_t call = kNone, request = kNone;  // kNone: not known
   };
   std::unordered_map<const c10::StorageImpl*, Within> within_;
 };
