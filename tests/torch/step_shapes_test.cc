@@ -339,6 +339,14 @@ TEST_CASE("A step that leaves a program in which data decide shapes may make ano
   }
 }
 
+TEST_CASE("Shapes that data decide vary from the first step that has other ones",
+          "[step][barrier]") {
+  const auto stats = as_eager(choosing({6, 6, 5, 7, 3, 6, 8, 4, 2}));
+  CAPTURE(stats.to_json());
+  CHECK(stats.programs == 1);
+  CHECK(stats.scheduled == kSteps - 3);
+}
+
 TEST_CASE("What an operator inside of a barrier keeps has a size by data", "[step][barrier]") {
   const auto stats = as_eager([] {
     return [w = weights().requires_grad_(true)](int step) {

@@ -29,6 +29,7 @@ struct Job {
   SchedulingOptions options;
   std::unique_ptr<Refinement> before;
   std::vector<RequestsOn> beside;
+  std::unique_ptr<std::atomic<bool>> cancel = std::make_unique<std::atomic<bool>>(false);
 };
 
 PlanningThread::Planned planned(Job& job) {
@@ -51,14 +52,14 @@ struct PlanningThread::Shared {
   std::condition_variable changed;
   std::deque<Job> jobs;  // the first one is being planned
   std::vector<Planned> done;
-  std::atomic<bool> cancel{false};
+  bool stopped = false;
   bool stops_at_exit = false;
   bool working = false;  // whether there is a thread that looks for jobs
   const pid_t process = ::getpid();
 
   void work() {
     std::unique_lock lock(mutex);
-    while (!jobs.empty() && !cancel) {
+    while (!jobs.empty() && !stopped) {
       Job& job = jobs.front();
       lock.unlock();
       Planned one = planned(job);
@@ -72,8 +73,9 @@ struct PlanningThread::Shared {
   }
 
   void stop() {
-    cancel = true;
     std::unique_lock lock(mutex);
+    stopped = true;
+    for (const Job& one : jobs) *one.cancel = true;
     changed.wait(lock, [this] { return !working; });
   }
 
@@ -127,7 +129,7 @@ PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOpt
     shared_->stops_at_exit = true;
   }
   Job job{++last_, std::move(program), options, std::move(before), std::move(beside)};
-  job.options.cancel = &shared_->cancel;
+  job.options.cancel = job.cancel.get();
   std::unique_lock lock(shared_->mutex);
   shared_->jobs.push_back(std::move(job));
   if (shared_->working) return last_;
@@ -139,6 +141,13 @@ PlanningThread::Ticket PlanningThread::plan(Program program, const SchedulingOpt
     shared_->work();
   }
   return last_;
+}
+
+void PlanningThread::forget(Ticket ticket) {
+  renew();
+  const std::lock_guard lock(shared_->mutex);
+  for (const Job& one : shared_->jobs)
+    if (one.ticket == ticket) *one.cancel = true;
 }
 
 std::vector<PlanningThread::Planned> PlanningThread::take() {

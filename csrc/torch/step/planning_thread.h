@@ -37,6 +37,8 @@ class PlanningThread {
   // returns.
   Ticket plan(Program program, const SchedulingOptions& options,
               std::unique_ptr<Refinement> before = nullptr, std::vector<RequestsOn> beside = {});
+  // Nobody wants this plan any more: it ends early, as one that failed.
+  void forget(Ticket ticket);
   // What has been planned since the last call, in the order in which it was asked for. Does not
   // block.
   [[nodiscard]] std::vector<Planned> take();

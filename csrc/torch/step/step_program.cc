@@ -23,6 +23,7 @@
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
 #include "csrc/torch/step/tensors.h"
+#include "csrc/torch/step/varying_steps.h"
 #include "csrc/torch/step/written_step.h"
 
 #include <berth/config.h>
@@ -59,7 +60,7 @@ constexpr std::uint32_t kMostTold = 4;  // steps whose spills are reported
 // Records that wait for their like: whole ones, and those of which only a hash is kept, so that the
 // next one is kept whole before others are. After so many steps in turn of which none was known
 // steps are recorded more seldom.
-constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64, kMaxVarying = 8;
+constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
 constexpr std::string_view kNoneAlike = "no two steps were the same yet: ";
 // Steps of which no schedule ran one, after which the program is told why.
 constexpr std::size_t kToldUnlike = 16;
@@ -531,22 +532,32 @@ class StepProgram::State {
       candidates_.erase(one);
       return taken;
     };
-    for (auto one = candidates_.begin(); one != candidates_.end(); ++one)
-      if (same_calls(*one, record)) return take(one);
-    for (StepRecord& one : varying_) {
-      if (!let_shapes_vary(one, record)) continue;
-      programs_.remove_if(
-          [&](const Scheduled& known) { return known.program.varying == one.varying; });
-      return one;
+    for (auto one = candidates_.begin(); one != candidates_.end(); ++one) {
+      if (!same_calls(*one, record)) continue;
+      StepRecord taken = take(one);
+      if (taken.varying == 0) varying_.note_equal(taken);
+      return taken;
     }
+    if (auto joined = varying_.join(record, [this](const StepRecord& old) { forget(old); }))
+      return joined;
     for (auto one = candidates_.begin(); one != candidates_.end(); ++one) {
       if (!let_shapes_vary(*one, record)) continue;
-      one->varying = ++last_varying_;
-      if (varying_.size() == kMaxVarying) varying_.pop_front();
-      varying_.push_back(*one);
+      varying_.add(*one);
       return take(one);
     }
     return std::nullopt;
+  }
+
+  // Programs of a record that has become another one.
+  void forget(const StepRecord& old) {
+    programs_.remove_if([&](const Scheduled& one) {
+      const std::vector<Call>& calls = one.program.calls;
+      const bool same = old.varying == one.program.varying &&
+                        (old.varying != 0 || (calls.size() == old.calls.size() &&
+                                              common_calls(calls, old.calls) == calls.size()));
+      if (same && one.ticket != 0) planning_.forget(one.ticket);
+      return same;
+    });
   }
 
   void learn(StepRecord record) {
@@ -601,8 +612,7 @@ class StepProgram::State {
   std::vector<ForetoldOn> foretold_;  // of that schedule
   std::list<Scheduled> programs_;     // the one that came last first
   std::deque<StepRecord> candidates_;
-  std::deque<StepRecord> varying_;            // of programs in which data decide shapes
-  std::uint64_t last_varying_ = 0;            // number of one
+  VaryingSteps varying_;                      // of programs in which data decide shapes
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
   std::size_t unlike_ = 0;                    // steps in turn of which none was known
   std::size_t waited_ = 0;                    // steps for their like, before a schedule ran one
