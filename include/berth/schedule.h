@@ -162,7 +162,9 @@ struct StepResult {
   std::uint64_t base_ns = 0;
   // Of the best order without recomputation, if the engine searches for one.
   std::optional<Bytes> order_peak;
-  Bytes least_budget = 0;      // no schedule fits less: the bytes that the largest operator needs
+  // No schedule fits less: the bytes that the largest operator needs. Without rates of copies also
+  // the bytes that later operators need and that no operator can recompute.
+  Bytes least_budget = 0;
   std::string largest;         // that operator
   std::uint64_t ns_bound = 0;  // no schedule is faster
   bool proven_optimal = false;

@@ -492,6 +492,7 @@ MUTANTS = (
     Mutant("kept-bound", "kept", "the bound has an operator's cost for each of its results", Drop(), KEPT),
     Mutant("kept-given", "kept", "a plan that was given is forgotten", Drop(), KEPT),
     Mutant("kept-twice-read", "kept", "a result that is read twice is no damage", Drop(), KEPT),
+    Mutant("kept-held", "kept", "what was made before an operator counts though nothing behind it reads that", Swap("return after[reader];", "return after[reader] || !after[reader];"), ((STEP, "[held]"),)),
     Mutant("copies-host", "copies", "bytes on the host are free while they are copied in", Replace("while (!coming_.empty()) {"), ((STEP, "[addresses]~[acceptance]"),)),
     Mutant("kept-random", "kept", "the knapsack makes again what is random", Swap("|| random_[n]", ""), OTHERS),
     Mutant("kept-once", "kept", "what is made again once is made again for each who wants it", Swap("|| made[v] != 0", ""), OTHERS),

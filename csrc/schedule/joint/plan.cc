@@ -5,6 +5,7 @@
 #include "csrc/graph/hash.h"
 #include "csrc/schedule/joint/addresses.h"
 #include "csrc/schedule/joint/flatten.h"
+#include "csrc/schedule/joint/held.h"
 #include "csrc/schedule/joint/holes.h"
 #include "csrc/schedule/joint/host_room.h"
 #include "csrc/schedule/joint/passes.h"
@@ -81,9 +82,10 @@ class JointPlanning {
     if (result_.least_budget > options_.budget) {
       result_.missing_bytes = result_.least_budget - options_.budget;
       result_.why_not =
-          fmt::format("{} needs {} alone, the budget is {}: {} are missing", result_.largest,
-                      format_bytes(result_.least_budget), format_bytes(options_.budget),
-                      format_bytes(result_.missing_bytes));
+          fmt::format("{} needs {} {}, the budget is {}: {} are missing", result_.largest,
+                      format_bytes(result_.least_budget),
+                      held_ ? "with what later ones take and cannot be made again" : "alone",
+                      format_bytes(options_.budget), format_bytes(result_.missing_bytes));
       return finish();
     }
     for (const graph::Schedule& given : options_.given) {
@@ -187,6 +189,11 @@ class JointPlanning {
   // Of all operators, each by its fastest alternative.
   void find_bounds() {
     LeastBudget least = least_budget(graph_);
+    if (!options_.rates) {
+      LeastBudget with_held = least_with_held(graph_);
+      held_ = with_held.bytes > least.bytes;
+      if (held_) least = std::move(with_held);
+    }
     result_.least_budget = least.bytes;
     result_.largest = std::move(least.largest);
     for (const graph::Operator& op : graph_.operators) {
@@ -441,6 +448,7 @@ class JointPlanning {
   std::uint64_t retained_ns_ = 0;
   Operators retained_order_;
   double retained_part_ = kBehind.front();
+  bool held_ = false;       // whether the least budget counts what later operators take
   bool cut_short_ = false;  // whether a search ended by its time
   StepResult result_;
 };
