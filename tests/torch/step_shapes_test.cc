@@ -7,6 +7,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -361,5 +362,27 @@ TEST_CASE("What an operator inside of a barrier keeps has a size by data", "[ste
     };
   });
   CAPTURE(stats.to_json());
+  CHECK(stats.scheduled == kSteps - 2);
+}
+
+TEST_CASE("Data decide shapes that were equal by chance where they decide others",
+          "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights().requires_grad_(true)](int step) {
+      constexpr std::array kFirst = {6, 7, 5, 9, 3, 7, 6, 10, 9};
+      constexpr std::array kSecond = {4, 4, 5, 4, 3, 6, 9, 2, 7};
+      const auto at = static_cast<std::size_t>(step);
+      const Tensor x = torch::randn({12, 8}).matmul(w);
+      const Tensor some = x.index({torch::arange(12).lt(kFirst.at(at))});
+      const Tensor more = x.index({torch::arange(12).lt(kSecond.at(at))});
+      const Tensor loss = some.square().sum() + more.tanh().mul(2).sum() + x.sum();
+      loss.backward();
+      const Tensor left = torch::cat({loss.detach().reshape({1}), w.grad().flatten()});
+      w.mutable_grad().reset();
+      return left;
+    };
+  });
+  CAPTURE(stats.to_json());
+  CHECK(stats.programs == 1);
   CHECK(stats.scheduled == kSteps - 2);
 }

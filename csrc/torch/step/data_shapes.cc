@@ -1,5 +1,6 @@
 #include "csrc/torch/step/data_shapes.h"
 
+#include "csrc/torch/step/equal_shapes.h"
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/program.h"
 #include "csrc/torch/step/streams.h"
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace berth::torch::step {
@@ -88,6 +90,30 @@ bool data_decide(const std::vector<Call>& calls, std::size_t call, const Call& o
 
 }  // namespace
 
+namespace {
+
+// The dimensions of the call's results that differ.
+void note_shaped_by_data(const Call& a, const Call& b, ShapedByData& by_data) {
+  for (std::size_t n = 0; n < a.result_tensors.size(); ++n) {
+    const auto& sizes = a.result_tensors[n].operand.sizes;
+    for (std::size_t d = 0; d < sizes.size() && d < 64; ++d)
+      if (sizes[d] != b.result_tensors[n].operand.sizes[d])
+        by_data[&a.op.schema()][n] |= std::uint64_t{1} << d;
+  }
+}
+
+std::size_t varying_calls(const StepRecord& record) {
+  return static_cast<std::size_t>(std::count_if(record.calls.begin(), record.calls.end(),
+                                                [](const Call& one) { return one.varies; }));
+}
+
+bool too_many_vary(const StepRecord& record) {
+  return static_cast<double>(varying_calls(record)) >
+         kMostVarying * static_cast<double>(record.calls.size());
+}
+
+}  // namespace
+
 bool let_shapes_vary(StepRecord& record, const StepRecord& other) {
   const std::vector<Call>& calls = record.calls;
   if (calls.size() != other.calls.size() || record.storages.size() != other.storages.size() ||
@@ -98,14 +124,14 @@ bool let_shapes_vary(StepRecord& record, const StepRecord& other) {
   // mutant: data-shapes-outside
   if (common == calls.size() || !data_decide(calls, common, other.calls[common])) return false;
   StepRecord merged = record;
-  std::size_t varying = 0;
+  ShapedByData by_data;
   for (std::uint32_t n = 0; n < merged.calls.size(); ++n) {
     Call& call = merged.calls[n];
     bool taken = false, given = false;
     if (!same_but_shapes(call, other.calls[n], taken, given)) return false;
     if (!taken && !given && !call.varies) continue;
     if (call.by_body) return false;
-    ++varying;
+    if (given && !taken) note_shaped_by_data(calls[n], other.calls[n], by_data);
     call.varies = true;
     call.copied.clear();
     make_barrier(merged, n);
@@ -123,9 +149,10 @@ bool let_shapes_vary(StepRecord& record, const StepRecord& other) {
     one.varies |= same.varies;
     one.made_within |= same.made_within;
   }
-  if (static_cast<double>(varying) > kMostVarying * static_cast<double>(merged.calls.size()))
-    return false;
-  record = std::move(merged);
+  if (too_many_vary(merged)) return false;
+  StepRecord spread = merged;
+  const bool may = let_equal_shapes_vary(spread, by_data) && !too_many_vary(spread);
+  record = std::move(may ? spread : merged);
   return true;
 }
 
