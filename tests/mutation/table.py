@@ -517,6 +517,7 @@ MUTANTS = (
     Mutant("step-put-off", "step", "state that is put off beside the body is never written", Replace("postponed_.clear();"), PROGRAMS),
     Mutant("step-shadow", "step", "statistics that are written elsewhere beside the body stay there", Drop(), PROGRAMS),
     Mutant("step-body-ahead", "step", "the schedule runs ahead of the check", Drop(), PROGRAMS),
+    Mutant("step-refused-in-turn", "step", "a refused step delays those of another kind", ALWAYS, PROGRAMS),
     Mutant("step-generator", "step", "the schedule draws from what the body has set a generator to", Replace("const GeneratorStates::States set_by_body;"), PROGRAMS),
     Mutant("barrier-opaque", "barrier", "an operator that nobody knows is believed", Swap("is_known(op) ? find_facts(op) : find_opaque_facts", "find_facts"), BARRIERS),
     Mutant("outside-moved", "barrier", "a storage that has left for the host is taken to lie where it lay", Swap("range_of(*other._unsafe_get_target())", "other.expired() ? Range{} : here"), OUTSIDE),

@@ -380,6 +380,24 @@ TEST_CASE("What a step keeps for later is there", "[step]") {
   REQUIRE(same(train(make, false), train(make, true)));
 }
 
+TEST_CASE("Steps that are refused do not delay those of another kind", "[step]") {
+  torch::manual_seed(3);
+  nn::Linear net(4, 4);
+  StepProgram program(waiting());
+  const auto step = [&](bool refused) {
+    const auto scope = program.step();
+    if (refused) (void)at::_nested_tensor_from_tensor_list({torch::ones({8})});
+    return net->forward(torch::ones({2, 4}));
+  };
+  const Tensor expected = net->forward(torch::ones({2, 4}));
+  for (int n = 0; n < 3; ++n) {
+    for (int refused = 0; refused < 6; ++refused) step(true);
+    REQUIRE(same_bits(step(false), expected));
+    REQUIRE(program.stats().scheduled == (n < 2 ? 0 : 1));
+  }
+  REQUIRE(program.stats().refused >= 12);
+}
+
 TEST_CASE("Bytes that are asked for behind libtorch's operators are refused in words", "[step]") {
   nn::Linear net(4, 4);
   const Tensor data = torch::randn({2, 4});

@@ -64,6 +64,9 @@ constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
 constexpr std::string_view kNoneAlike = "no two steps were the same yet: ";
 // Steps of which no schedule ran one, after which the program is told why.
 constexpr std::size_t kToldUnlike = 16;
+// So many refused steps in turn are recorded before such steps are recorded more seldom. A step of
+// another kind between them is then known after two of its own.
+constexpr std::uint32_t kRefusedInTurn = 16;
 
 // How long to run steps as they are after tries that led to nothing: 1, 2, 4, .. 1024 steps.
 class Pause {
@@ -483,7 +486,8 @@ class StepProgram::State {
 
   void refuse(const std::string& why) {
     refuse_once(why);
-    pause_.begin();
+    // mutant: step-refused-in-turn
+    if (++refused_in_turn_ > kRefusedInTurn) pause_.begin();
   }
 
   void refuse_once(const std::string& why) {
@@ -566,6 +570,8 @@ class StepProgram::State {
       refuse(record.refusal);
       return;
     }
+    // There are other steps than those that are refused.
+    if (std::exchange(refused_in_turn_, 0) > kRefusedInTurn) pause_.forget();
     std::optional<StepRecord> first = take_its_like(record);
     if (!first) {
       wait_for_its_like(std::move(record));
@@ -619,6 +625,7 @@ class StepProgram::State {
   std::uint64_t found_out_ = operators_found_out();
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
+  std::uint32_t refused_in_turn_ = 0;
   Follower follower_;
   TableMemory memory_;  // of the ghost
   std::optional<Recorder> recorder_;
