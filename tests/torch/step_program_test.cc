@@ -3,6 +3,8 @@
 #include "tests/catch.h"
 #include "tests/torch/step_subjects.h"
 
+#include <berth/warnings.h>
+
 #include <torch/library.h>
 #include <torch/torch.h>
 
@@ -13,6 +15,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace berth::test;
@@ -396,6 +399,26 @@ TEST_CASE("Steps that are refused do not delay those of another kind", "[step]")
     REQUIRE(program.stats().scheduled == (n < 2 ? 0 : 1));
   }
   REQUIRE(program.stats().refused >= 12);
+}
+
+TEST_CASE("Each reason why steps are refused is told once", "[step]") {
+  std::vector<std::string> told;
+  berth::set_warning_sink([&](std::string_view name, const std::string& text) {
+    if (name == "step-refused") told.push_back(text);
+  });
+  StepProgram program(waiting());
+  Tensor written = torch::ones({8});
+  for (int step = 0; step < 6; ++step) {
+    const auto scope = program.step();
+    (void)written.sum();
+    if (step % 2 == 0)
+      (void)at::_nested_tensor_from_tensor_list({written});
+    else
+      std::thread([&] { written.mul_(0.5); }).join();
+  }
+  berth::set_warning_sink({});
+  REQUIRE(program.stats().refused == 6);
+  REQUIRE(told.size() == 2);
 }
 
 TEST_CASE("Bytes that are asked for behind libtorch's operators are refused in words", "[step]") {

@@ -55,7 +55,8 @@ namespace {
 
 using namespace step;
 
-constexpr std::uint32_t kMostTold = 4;  // steps whose spills are reported
+constexpr std::uint32_t kMostTold = 4;     // steps whose spills are reported
+constexpr std::size_t kMostRefusals = 64;  // reasons that are reported, each once
 
 // Records that wait for their like: whole ones, and those of which only a hash is kept, so that the
 // next one is kept whole before others are. After so many steps in turn of which none was known
@@ -491,7 +492,8 @@ class StepProgram::State {
   }
 
   void refuse_once(const std::string& why) {
-    if (why != std::exchange(stats_.last_refusal, why))
+    stats_.last_refusal = why;
+    if (told_refusals_.size() < kMostRefusals && told_refusals_.insert(why).second)
       warn("step-refused",
            fmt::format("a step runs as it is, since berth cannot schedule it: {}", why));
     ++stats_.refused;
@@ -626,6 +628,7 @@ class StepProgram::State {
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
   std::uint32_t refused_in_turn_ = 0;
+  std::unordered_set<std::string> told_refusals_;
   Follower follower_;
   TableMemory memory_;  // of the ghost
   std::optional<Recorder> recorder_;
