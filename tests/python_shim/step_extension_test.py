@@ -101,6 +101,110 @@ say(trained(lambda y, net: (torch.ops.berth_extension_test.differentiable(y), []
 say(trained(lambda y, net: (y, [torch.ops.berth_extension_test.differentiable(y.detach()).sum()])))
 """
 
+# A library that begins and ends profiles of libtorch's, by operators and by functions of C.
+LIBRARY = """
+#include <torch/csrc/autograd/profiler_kineto.h>
+#include <torch/csrc/autograd/profiler_legacy.h>
+#include <torch/library.h>
+
+using namespace torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+using torch::profiler::impl::ProfilerState;
+
+static int64_t found = 0;
+void begin() {
+  const ProfilerConfig how(ProfilerState::KINETO, true, true);
+  prepareProfiler(how, {ActivityType::CPU});
+  enableProfiler(how, {ActivityType::CPU});
+}
+int64_t end() {
+  int64_t aten = 0;
+  const auto profile = disableProfiler();
+  for (const auto& event : profile->events())
+    aten += event.name().rfind("aten::addmm", 0) == 0;
+  return aten;
+}
+at::Tensor profiled(const at::Tensor& x) {
+  begin();
+  const at::Tensor y = x.addmm(x, x);
+  found = end();
+  return y;
+}
+int64_t found_in_profiled() { return found; }
+TORCH_LIBRARY(berth_library_test, library) {
+  library.def("begin", &begin);
+  library.def("end", &end);
+  library.def("profiled", &profiled);
+  library.def("found", &found_in_profiled);
+}
+extern "C" void legacy_begin() { enableProfilerLegacy(ProfilerConfig(ProfilerState::CPU, false, false)); }
+extern "C" int legacy_end() {
+  int aten = 0;
+  for (const auto& list : disableProfilerLegacy())
+    for (const auto& event : list)
+      aten += event.kind() == EventKind::PushRange && std::string(event.name()) == "aten::addmm";
+  return aten;
+}
+"""
+
+LOADED = """
+import ctypes, torch.utils.cpp_extension
+torch.utils.cpp_extension.load("berth_library_test", [sys.argv[1]], build_directory=sys.argv[2], extra_cflags=["-O0"], is_python_module=False)
+library, ops = ctypes.CDLL(sys.argv[2] + "/berth_library_test.so"), torch.ops.berth_library_test
+"""
+
+PROFILED = """
+
+@torch.library.custom_op("berth_library_test::in_python", mutates_args=())
+def in_python(x: torch.Tensor) -> torch.Tensor:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
+        y = torch.addmm(x, x, x)
+    counted.append(sum(event.name == "aten::addmm" for event in profile.events()))
+    return y
+counted = []
+
+def profiled_by(begin, end, most=14):
+    # Steps are recorded, planned and run by a schedule; a profile lies over a part of one, or of two.
+    def make():
+        net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        def body(k):
+            optimizer.zero_grad()
+            y = net[0](torch.randn(4, 8))
+            found = []
+            if k in (0, 2, 6): begin()
+            y = net[2](net[1](y))
+            if k in (0, 6): found = [end()]
+            y.square().mean().backward()
+            if k == 3: found = [end()]
+            optimizer.step()
+            return *found, y, *net.parameters(), *(p.grad for p in net.parameters())
+        return body
+    return make
+def within(run, found):
+    def make():
+        net = nn.Linear(8, 8)
+        def body(k):
+            net.zero_grad()
+            y = net(torch.randn(8, 8))
+            z = run(y.detach())
+            (y * z).square().mean().backward()
+            return z, found(), net.weight.grad
+        return body
+    return make
+def begin_in_python():
+    profiles.append(torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True))
+    profiles[-1].__enter__()
+def end_in_python():
+    profiles[-1].__exit__(None, None, None)
+    return sum(event.name == "aten::addmm" for event in profiles[-1].events())
+profiles = []
+for begin, end in ((ops.begin, ops.end), (library.legacy_begin, library.legacy_end), (begin_in_python, end_in_python)):
+    say(profiled_by(begin, end), steps=10, least=4)
+    say(profiled_by(begin, end), steps=10, least=4, memory_budget="90%", host_memory="1GiB", copy_rate=10**10)
+say(within(ops.profiled, ops.found)), say(within(in_python, lambda: counted[-1]))
+"""
+
 
 @unittest.skipUnless(shutil.which("c++") and shutil.which("ninja"), "a compiler and ninja are needed")
 class Extensions(ProgramCase):
@@ -120,6 +224,15 @@ class Extensions(ProgramCase):
         self.check("late")
         self.check("early")
         self.check("frozen")
+
+    def library(self):
+        (self.built / "library.cc").write_text(LIBRARY)
+        return self.built / "library.cc", self.built
+
+    def test_profiles_begun_in_cpp(self):
+        """In the middle of steps, by functions and by operators, and within one operator. In Python as well."""
+        printed = self.python(AS_EAGER + LOADED + PROFILED, *self.library())
+        self.assertEqual(printed.split("\n")[:8], ["True True "] * 8)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "csrc/torch/step/byte_access.h"
 
 #include "csrc/torch/step/backward_nodes.h"
+#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -72,9 +73,11 @@ void register_byte_access() {
   library->impl("set_aside", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                [](bool on) { aside = on; }));
   library->def("begin_profile(str why) -> ()");
-  library->impl("begin_profile",
-                ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
-                                  [](std::string_view) { Spills::get().let_profilers_look(); }));
+  library->impl("begin_profile", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                                   [](std::string_view) {
+                                                     Spills::get().let_profilers_look();
+                                                     make_way_for_profiler();
+                                                   }));
   library->def("run_as_written(str why) -> ()");
   library->impl("run_as_written", ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                                                     [](std::string_view) {}));

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace berth::torch::step {
@@ -223,7 +224,11 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
   }
   const bool profiled = is_profiled();
   if (facts.as_written || profiled) {
+    // It began behind what is caught up with.
+    std::optional<Unprofiled> before;
+    if (profiled) before.emplace();
     diverge(profiled ? "a profiler began in the step" : stack->back().toStringRef());
+    before.reset();
     lock.unlock();
     recorder_->call(op, keys, stack);
     return;
@@ -431,7 +436,11 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
       resized == expected.resized && take_results(expected, arguments, results, &why)) {
     ++effects_;
     ++next_;
-    follow();
+    // It may look at what the next operator takes before that is called.
+    if (expected.barrier && is_profiled())
+      diverge("a profiler began in the step");
+    else
+      follow();
     return;
   }
   if (expected.barrier && !barrier.strayed) executor_->skip_barrier();

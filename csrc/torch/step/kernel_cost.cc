@@ -1,7 +1,6 @@
 #include "csrc/torch/step/kernel_cost.h"
 
 #include "csrc/torch/shared/backend.h"
-#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
@@ -72,7 +71,7 @@ void wait_for_devices(c10::ArrayRef<c10::IValue> values) {
 }  // namespace
 
 KernelCost::KernelCost(c10::ArrayRef<c10::IValue> values)
-    : memory_(std::make_shared<Memory>()), guard_(c10::DebugInfoKind::PROFILER_STATE, memory_) {
+    : memory_(std::make_shared<Memory>()), guard_(memory_) {
   wait_for_devices(values);
   spilled_ns_ = Spills::get().figures().ns;
   elapsed_ = {};

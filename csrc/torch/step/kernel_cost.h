@@ -2,11 +2,11 @@
 
 #include "csrc/core/bytes.h"
 #include "csrc/torch/step/elapsed.h"
+#include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/record.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <cstdint>
 #include <memory>
@@ -38,7 +38,7 @@ class KernelCost {
  private:
   class Memory;
   std::shared_ptr<Memory> memory_;
-  c10::DebugInfoGuard guard_;
+  MemoryGuard guard_;
   std::uint64_t spilled_ns_ = 0;  // before
   Elapsed elapsed_;
 };

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <ATen/record_function.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
+
+#include <memory>
 
 namespace berth::torch::step {
 
@@ -19,5 +22,32 @@ class MemoryListener : public ::torch::profiler::impl::ProfilerStateBase {
   }
   void reportOutOfMemory(std::int64_t, std::size_t, std::size_t, c10::Device) override {}
 };
+
+// Has a listener hear of this thread's memory, until it goes or a profiler is to begin.
+class MemoryGuard {
+ public:
+  explicit MemoryGuard(const std::shared_ptr<MemoryListener>& listener);
+  ~MemoryGuard();
+  MemoryGuard(const MemoryGuard&) = delete;
+  MemoryGuard& operator=(const MemoryGuard&) = delete;
+  // The same before it goes.
+  static void end(const MemoryListener* listener) noexcept;
+
+ private:
+  std::shared_ptr<MemoryListener> listener_;
+};
+
+// Keeps from this thread's profilers what happens while it stands.
+class Unprofiled {
+ public:
+  Unprofiled();
+
+ private:
+  at::DisableRecordFunctionGuard names_;
+  MemoryGuard memory_;
+};
+
+// A profiler is about to begin on this thread, which takes no second one: a MemoryListener ends.
+void make_way_for_profiler() noexcept;
 
 }  // namespace berth::torch::step

@@ -3,6 +3,7 @@
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/kernel_cost.h"
+#include "csrc/torch/step/libraries.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/tensors.h"
@@ -590,9 +591,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (hidden_) taken.assign(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   std::vector<StorageNumber> wrote;
   {
-    // What measures a kernel its threads must not have.
+    // What measures a kernel its threads must not have, and stands where a profiler would begin.
     std::optional<KernelCost> cost;
-    if (!facts.collective) cost.emplace(given());
+    if (!facts.collective && !(facts.opaque && libraries().begin_profiles)) cost.emplace(given());
     const Elapsed elapsed;
     if (call.barrier) {
       wrote_ = &wrote;

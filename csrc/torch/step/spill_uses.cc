@@ -142,6 +142,7 @@ void Spills::Use::end() noexcept {
   if (innermost == this) innermost = outer_;
   if (outermost == this) outermost = nullptr;
   stands_ = false;
+  if (op_ && facts_of(*op_).opaque) get().note_profiler();  // that it has begun
   {
     const std::lock_guard lock(get().mutex_);
     if (Use* const keeper = this->keeper(); keeper != nullptr)
