@@ -101,11 +101,13 @@ say(trained(lambda y, net: (torch.ops.berth_extension_test.differentiable(y), []
 say(trained(lambda y, net: (y, [torch.ops.berth_extension_test.differentiable(y.detach()).sum()])))
 """
 
-# A library that begins and ends profiles of libtorch's, by operators and by functions of C.
+# A library that begins and ends profiles of libtorch's, by operators and by functions of C, and writes a tensor on a thread of its own.
 LIBRARY = """
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/csrc/autograd/profiler_legacy.h>
 #include <torch/library.h>
+
+#include <thread>
 
 using namespace torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
@@ -131,7 +133,13 @@ at::Tensor profiled(const at::Tensor& x) {
   return y;
 }
 int64_t found_in_profiled() { return found; }
+at::Tensor kept;
+void keep(const at::Tensor& x) { kept = x; }
+extern "C" void write_on_a_thread() {
+  std::thread([] { kept.mul_(0.5); }).join();
+}
 TORCH_LIBRARY(berth_library_test, library) {
+  library.def("keep", &keep);
   library.def("begin", &begin);
   library.def("end", &end);
   library.def("profiled", &profiled);
@@ -151,6 +159,20 @@ LOADED = """
 import ctypes, torch.utils.cpp_extension
 torch.utils.cpp_extension.load("berth_library_test", [sys.argv[1]], build_directory=sys.argv[2], extra_cflags=["-O0"], is_python_module=False)
 library, ops = ctypes.CDLL(sys.argv[2] + "/berth_library_test.so"), torch.ops.berth_library_test
+"""
+
+WRITTEN = """
+def written_on_a_thread():
+    net, rate = nn.Linear(8, 8), torch.ones(8)
+    ops.keep(rate)
+    def body(k):
+        net.zero_grad()
+        y = net(torch.randn(4, 8)) + rate
+        if k in (4, 5): library.write_on_a_thread()
+        (y + rate).square().mean().backward()
+        return y, rate, net.weight.grad
+    return body
+say(written_on_a_thread, least=3)
 """
 
 PROFILED = """
@@ -233,6 +255,11 @@ class Extensions(ProgramCase):
         """In the middle of steps, by functions and by operators, and within one operator. In Python as well."""
         printed = self.python(AS_EAGER + LOADED + PROFILED, *self.library())
         self.assertEqual(printed.split("\n")[:8], ["True True "] * 8)
+
+    def test_a_thread_of_cpp_writes(self):
+        """Python knows nothing of it."""
+        printed = self.python(AS_EAGER + LOADED + WRITTEN, *self.library())
+        self.assertEqual(printed.split("\n")[0], "True True ")
 
 
 if __name__ == "__main__":

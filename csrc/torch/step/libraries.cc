@@ -60,8 +60,10 @@ int look(dl_phdr_info* library, std::size_t, void* found) {
   if (std::ranges::any_of(kOwn, [&](std::string_view own) { return path.starts_with(own); }))
     return 0;
   const std::string_view names = names_in(*library);
-  static_cast<Libraries*>(found)->begin_profiles |=
-      has_any(names, {"enableProfiler", "13RecordProfileC"});
+  auto& [begin_profiles, start_threads] = *static_cast<Libraries*>(found);
+  begin_profiles |= has_any(names, {"enableProfiler", "13RecordProfileC"});
+  start_threads |= has_any(names, {"_ZN2at", "_ZNK2at", "N3c10"}) &&
+                   has_any(names, {"_M_start_thread", "pthread_create", "GOMP_parallel"});
   return 0;
 }
 

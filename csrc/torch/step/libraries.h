@@ -6,6 +6,7 @@ namespace berth::torch::step {
 // they take from others.
 struct Libraries {
   bool begin_profiles = false;  // of libtorch's profilers
+  bool start_threads = false;   // and call libtorch
 };
 
 // Of those that are there. O(names of all libraries) where another one has been loaded since, else

@@ -11,6 +11,7 @@
 #include "csrc/torch/step/data_shapes.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
+#include "csrc/torch/step/libraries.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/other_threads.h"
 #include "csrc/torch/step/planning_thread.h"
@@ -152,6 +153,7 @@ class StepProgram::State {
     if (as_written()) return;
     Tap::prepare();
     if (options.other_threads) OtherThreads::see();
+    sees_threads_ = options.other_threads;
     use_papers_where_built();
     const std::string why = why_not(scheduling());
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
@@ -171,6 +173,11 @@ class StepProgram::State {
     expect_mark_by_program();
     if (as_written()) return;
     if (planning_.lost()) plan_lost();
+    // Threads of a library in C++ are none that the program has told of.
+    if (!sees_threads_ && libraries().start_threads) {
+      OtherThreads::see();
+      sees_threads_ = true;
+    }
     if (is_profiled()) {
       refuse_once("a profiler is on, which sees what the program calls");
       return;
@@ -611,6 +618,7 @@ class StepProgram::State {
   std::optional<graph::Schedule> given_;
   std::string algorithms_;       // the file of what was measured of them
   bool looks_at_bytes_ = false;  // while steps are recorded
+  bool sees_threads_ = false;
   StepProgramStats stats_;
   Spills::Figures spills_ = Spills::get().figures();  // behind the last step
   Bytes spilled_before_ = 0;                          // this step
