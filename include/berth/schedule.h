@@ -213,6 +213,13 @@ struct StepResult {
                                                   const StepOptions& options,
                                                   const std::vector<bool>& movable);
 
+// The fastest plan within the budget that is found with at most `host` bytes on the host at one
+// time. It recomputes so much that no more than these are missing, and copies the rest. That are
+// values of the step, and the residents that `movable` names by storage, if it is not empty.
+// StepOptions::given is not used. Throws Error(kUsage) without rates.
+[[nodiscard]] StepResult plan_within_host(const graph::Graph& graph, const StepOptions& options,
+                                          const std::vector<bool>& movable, Bytes host);
+
 // A plan for a program whose residents may be on the host while no operator uses them: the faster
 // one of plan_step() and, with rates, plan_with_residents_away(). If both find nothing, it is that
 // of plan_within(). If that finds nothing either, the program itself has to find room where memory

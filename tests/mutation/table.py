@@ -505,6 +505,7 @@ MUTANTS = (
     Mutant("paging-last", "copies", "those leave that are used next", Replace("for (auto one = there.begin(); bytes > most && one != there.end();) {\n          if (std::binary_search(used_[t].begin(), used_[t].end(), one->second)) {\n            ++one;\n            continue;\n          }\n          leave(one++);\n        }\n        for (auto one = there.end(); false;) {"), PAGING),
     Mutant("paging-left", "copies", "what is left to the next step leaves behind its last use", Drop(), PAGING),
     Mutant("copies-order", "copies", "reloads are triggered without those behind them", Replace("const std::uint64_t deadline = start_[run];"), COPIES),
+    Mutant("copies-allowed", "copies", "a plan has more on the host than is allowed", NEVER, ((STEP, "[policy]"),)),
 
     # --- Steps that run by a schedule: what their bits rest on.
     Mutant("turns-admission", "step", "an operator begins though one of another thread has found no room", Drop(), TURNS),

@@ -4,6 +4,7 @@ import json
 import sys
 import unittest
 
+from spill_host import HOSTED
 from spill_others import COMPILED, RANKS, SCRIPTED, THREADS
 from spill_programs import (
     APART,
@@ -260,6 +261,29 @@ class Spills(ProgramCase):
         found = self.answer(ENDS, "cpu", 20 << 20, 60 << 20, "host")
         self.assertEqual([bool(one) for one in found["errors"]], [False, True, False], found)
         self.assertIn("of tensors are on the host, of 60.0 MiB that host_memory allows", found["errors"][1])
+
+    def test_schedules_keep_to_the_host_memory(self):
+        """Half of what the fastest schedule has there is met with more recomputation, or both sizes are told."""
+        met = 0
+        for variant in ("blocks", "recurrent", "deep", "wide", "images"):
+            with self.subTest(variant):
+                # Without host_memory the state stays on the device.
+                staying = self.answer(HOSTED, "cpu", 0, 0, variant)
+                added = staying["recorded"] - staying["resident"]
+                budget = staying["resident"] + staying["share"] * added
+                free = self.answer(HOSTED, "cpu", 0, 1 << 30, variant)
+                self.assertGreater(free["copied"], 0, free)
+                for host in (free["copied"] // 2, 1 << 12):
+                    found = self.answer(HOSTED, "cpu", 0, host, variant)
+                    self.assertEqual((found["state"], found["scheduled"]), (staying["state"], 3), found)
+                    self.assertLessEqual(max(found["copied"], found["spilled"]), host)
+                    met += found["not_met"] == ""
+                    if found["not_met"]:
+                        said = r"it has .+iB on the host at one time, host_memory allows .+; without copies: .+"
+                        self.assertRegex(found["not_met"], said)
+                    else:
+                        self.assertLessEqual(found["predicted"], 1.02 * budget, found)
+        self.assertGreaterEqual(met, 4)
 
     def test_no_room_for_one_operator(self):
         found = self.answer(ENDS, "cpu", 12 << 20, 1 << 30, "operator")

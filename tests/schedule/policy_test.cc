@@ -202,6 +202,35 @@ TEST_CASE("A plan may copy residents, and is faster than one that recomputes for
   CHECK(plan_with_residents_away(step, options, none).why_not != "");
 }
 
+TEST_CASE("A plan keeps to the host memory that is allowed", "[schedule][policy]") {
+  const Graph step = layers(0);  // 1,200 bytes as recorded, at least 300
+  StepOptions options = counted(500);
+  options.rates = graph::CopyRates{1'000'000'000, 1'000'000'000};
+  for (const Bytes host : {Bytes{1'000}, Bytes{400}, Bytes{200}, Bytes{0}}) {
+    CAPTURE(host);
+    const StepResult found = plan_within_host(step, options, {}, host);
+    REQUIRE(found.schedule);
+    const graph::Verdict verdict = graph::replay(step, *found.schedule, *options.rates);
+    CHECK(verdict.violation == "");
+    CHECK(verdict.peak <= 500);
+    CHECK(verdict.host_peak <= host);
+  }
+  // With more there it is no slower.
+  CHECK(plan_within_host(step, options, {}, 1'000).verdict.ns <=
+        plan_within_host(step, options, {}, 0).verdict.ns);
+  // Residents leave where they may.
+  const Graph heavy = layers(500);  // 5,000 bytes of weights beside that
+  const std::vector<bool> all(heavy.storages.size(), true);
+  options.budget = 4'000;
+  const StepResult away = plan_within_host(heavy, options, all, 3'000);
+  REQUIRE(away.schedule);
+  CHECK(away.verdict.peak <= 4'000);
+  CHECK(away.verdict.host_peak <= 3'000);
+  const StepResult none = plan_within_host(heavy, options, all, 500);
+  CHECK_FALSE(none.schedule);
+  CHECK(none.why_not.find("with at most 500 B on the host") != std::string::npos);
+}
+
 TEST_CASE("The least memory has residents on the host where they may be", "[schedule][policy]") {
   const Graph step = layers(500);  // 5,000 bytes of weights, and 1,200 of the step
   StepOptions options = counted();

@@ -8,6 +8,8 @@
 #include <berth/referee.h>
 #include <berth/schedule.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -23,6 +25,10 @@ constexpr double kHarder = 5;
 
 // Shares of the memory that the step's own values may take beside residents that move.
 constexpr std::array kOwnShares = {1.0, 0.7, 0.5, 0.35};
+
+// Shares of the host memory by which the schedule that is paged may exceed the budget. Paging takes
+// whole buffers away, so that it needs more there than what is missing.
+constexpr std::array kHostShares = {1.0, 0.75, 0.5, 0.25};
 
 std::vector<graph::OperatorId> recorded_order(const graph::Graph& graph) {
   std::vector<graph::OperatorId> order(graph.order);
@@ -138,6 +144,51 @@ StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions
         offload::best_paging(graph, *plan.schedule, movable, options.budget, *options.rates);
     if (moved) offer(std::move(plan), *std::move(moved));
   }
+  return best;
+}
+
+StepResult plan_within_host(const graph::Graph& graph, const StepOptions& options,
+                            const std::vector<bool>& movable, Bytes host) {
+  BERTH_CHECK(options.rates, kUsage, "buffers are copied to the host: that wants rates");
+  BERTH_CHECK(movable.empty() || movable.size() == graph.storages.size(), kUsage,
+              "movable names {} storages, the graph has {}", movable.size(), graph.storages.size());
+  StepOptions planning = options;
+  planning.rates.reset();
+  planning.given.clear();
+  planning.time_limit_seconds /= static_cast<double>(1 + kHostShares.size());
+  StepResult best = plan_step(graph, planning);
+  std::vector<bool> pages = offload::made_in(graph);
+  for (graph::StorageId s = 0; s < movable.size(); ++s) pages[s] = pages[s] || movable[s];
+  Bytes least = kMaxBytes;  // that a schedule within the budget has on the host
+  for (const double share : kHostShares) {
+    planning.budget = options.budget + static_cast<Bytes>(share * static_cast<double>(host));
+    StepResult plan = plan_step(graph, planning);
+    if (!plan.schedule) break;
+    std::optional<graph::Schedule> paged =
+        offload::best_paging(graph, *plan.schedule, pages, options.budget, *options.rates);
+    if (!paged) continue;
+    graph::Verdict verdict = graph::replay(graph, *paged, *options.rates);
+    least = std::min(least, verdict.host_peak);
+    // mutant: copies-allowed
+    if (verdict.host_peak > host) continue;
+    if (best.schedule && verdict.ns >= best.verdict.ns) continue;
+    paged->engine = "paging";
+    paged->seed = options.seed;
+    paged->graph_hash = graph::hash_of(graph);
+    paged->operators = graph::identities_of(graph);
+    paged->peak = verdict.peak;
+    paged->ns = verdict.ns;
+    best = std::move(plan);
+    best.schedule = std::move(paged);
+    best.verdict = std::move(verdict);
+    best.proven_optimal = best.verdict.ns <= best.ns_bound;
+  }
+  if (!best.schedule)
+    best.why_not = fmt::format(
+        "no schedule was found that fits {} with at most {} on the host{}",
+        format_bytes(options.budget), format_bytes(host),
+        least == kMaxBytes ? std::string()
+                           : fmt::format(": one that fits has {} there", format_bytes(least)));
   return best;
 }
 

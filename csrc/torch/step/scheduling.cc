@@ -215,8 +215,23 @@ bool keep_what_stays(const Program& program, const ProgramGraph& of, graph::Sche
   return true;
 }
 
+// Within the budget of `planning`.
+schedule::StepResult plan_budget(const Program& program, const ProgramGraph& of,
+                                 const schedule::StepOptions& planning,
+                                 const SchedulingOptions& options, bool within_host) {
+  const graph::Graph& graph = of.graph;
+  const std::vector<bool> movable =
+      options.spills() ? may_be_away(program, of) : std::vector<bool>();
+  if (within_host) return schedule::plan_within_host(graph, planning, movable, options.host_memory);
+  if (!options.spills()) return schedule::plan_within(graph, planning);
+  return schedule::plan_beside_spills(
+      graph, planning, movable,
+      options.share > 0 ? std::nullopt : std::optional(most_taken_from_outside(program)));
+}
+
 Planned plan(const Program& program, const SchedulingOptions& options,
-             const graph::Verdict& recorded, bool split, const Refinement* before) {
+             const graph::Verdict& recorded, bool split, const Refinement* before,
+             bool within_host) {
   Planned result;
   result.split = split;
   result.of = graph_of(program, alignment_of(program),
@@ -240,13 +255,7 @@ Planned plan(const Program& program, const SchedulingOptions& options,
               (1 + options.more_time) * static_cast<double>(recorded.ns))))
         found = within->schedule;
     } else if (planning.budget > 0) {
-      schedule::StepResult within =
-          options.spills()
-              ? schedule::plan_beside_spills(graph, planning, may_be_away(program, result.of),
-                                             options.share > 0
-                                                 ? std::nullopt
-                                                 : std::optional(most_taken_from_outside(program)))
-              : schedule::plan_within(graph, planning);
+      schedule::StepResult within = plan_budget(program, result.of, planning, options, within_host);
       found = std::move(within.schedule);
       if (found) result.ns_bound = within.ns_bound;
       result.spills = found && within.verdict.peak > planning.budget;
@@ -303,7 +312,7 @@ bool fits_the_host(const Planned& planned, const SchedulingOptions& options) {
 }
 
 std::string too_much_on_host(const Planned& planned, const SchedulingOptions& options) {
-  return fmt::format("it has {} on the host at one time, of {} that host_memory allows",
+  return fmt::format("it has {} on the host at one time, host_memory allows {}",
                      format_bytes(planned.verdict.host_peak), format_bytes(options.host_memory));
 }
 
@@ -380,12 +389,34 @@ void count_barriers(Scheduled& of) {
 
 // The best plan of the program as it is, and of its calls taken apart.
 Planned plan_each_form(const Program& program, const SchedulingOptions& options,
-                       const graph::Verdict& recorded, const Refinement* before) {
-  Planned best = plan(program, options, recorded, false, before);
+                       const graph::Verdict& recorded, const Refinement* before,
+                       bool within_host = false) {
+  Planned best = plan(program, options, recorded, false, before, within_host);
   check_not_cancelled(options);
   if (options.engine == "release" || !can_split(program)) return best;
-  Planned split = plan(program, options, recorded, true, before);
+  Planned split = plan(program, options, recorded, true, before, within_host);
   return better(split, best, options) ? std::move(split) : std::move(best);
+}
+
+// Instead of one that has more on the host than is allowed: with fewer copies, or with none.
+Planned fitted_to_host(const Program& program, const SchedulingOptions& options,
+                       const graph::Verdict& recorded, const Planned& found) {
+  const std::string too_much = too_much_on_host(found, options);
+  if (options.engine == "auto" && budget_of(options, recorded) > 0) {
+    Planned fewer = plan_each_form(program, options, recorded, nullptr, true);
+    if (fewer.not_met.empty() && fits_the_host(fewer, options)) return fewer;
+  }
+  SchedulingOptions without = options;
+  without.copy_rate = 0;
+  if (!why_not(without).empty()) {
+    Planned same = found;
+    if (same.not_met.empty()) same.not_met = too_much;
+    return same;
+  }
+  Planned none = plan_each_form(program, without, recorded, nullptr);
+  if (!none.not_met.empty())
+    none.not_met = fmt::format("{}; without copies: {}", too_much, none.not_met);
+  return none;
 }
 
 // Of a program that was scheduled before planners begin with what they found.
@@ -398,14 +429,7 @@ Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
   if (options.given != nullptr) given = follow(program, options, not_taken);
   if (given) not_taken.clear();
   Planned best = given ? *std::move(given) : plan_each_form(program, options, recorded, before);
-  if (!fits_the_host(best, options)) {
-    SchedulingOptions without = options;
-    without.copy_rate = 0;
-    if (why_not(without).empty())
-      best = plan_each_form(program, without, recorded, nullptr);
-    else if (best.not_met.empty())
-      best.not_met = too_much_on_host(best, options);
-  }
+  if (!fits_the_host(best, options)) best = fitted_to_host(program, options, recorded, best);
   Scheduled result;
   const graph::Verdict& verdict = best.verdict;
   result.instructions = instructions_of(program, best.of, best.chosen, verdict.peak);
