@@ -29,8 +29,10 @@ struct StepProgramOptions {
   // one of the three budgets is set.
   double time_budget = -1;
   // Bytes a second that the device copies to the host and back. With it schedules also offload:
-  // they copy bytes to the host and back on streams of their own. 0: no offload. On the CPU the
-  // host is memory like any other.
+  // they copy bytes to the host and back on streams of their own. 0: no offload. kCopyIfNeeded:
+  // only where memory_budget or memory_share is not met without copies, as if the device did 20 GB
+  // a second, 4 GB on the CPU. On the CPU the host is memory like any other.
+  static constexpr std::uint64_t kCopyIfNeeded = ~std::uint64_t{0};
   std::uint64_t copy_rate = 0;
   // The most bytes on the host for spills and for copies of schedules, together. A spill copies
   // tensors to the host when a request finds no room on the device. With it a step larger than the

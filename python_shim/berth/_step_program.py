@@ -109,6 +109,8 @@ def pure(name: str) -> None:
     _pure.add(name)
 
 
+_COPY_IF_NEEDED = (1 << 64) - 1  # StepProgramOptions::kCopyIfNeeded
+
 _UNITS = {
     "": 1,
     "B": 1,
@@ -184,7 +186,7 @@ class StepProgram:
     in the least memory that berth finds within it. It excludes memory_budget.
 
     A program is planned after its second step, on another thread: in 4 seconds at most, or 14 with time_budget. If no
-    schedule fits memory_budget in that time, the search continues for up to five times as long, with copy_rate for ten
+    schedule fits memory_budget in that time, the search continues for up to five times as long, with copies for ten
     times. Until then the program runs by a schedule in the order of its record. With a budget berth also times the
     schedule's operators in three more steps. If they differ from the record by a tenth, berth plans the program once
     more, for as long, starting from its schedule.
@@ -204,7 +206,8 @@ class StepProgram:
     "vdnn" and "dymem" copy to the host.
 
     copy_rate: bytes a second that the device copies to the host and back. With it schedules also offload: they copy
-    bytes to the host and back beside the kernels. 0: no offload. On the CPU the host is memory like any other.
+    bytes to the host and back beside the kernels. 0: no offload. None: only where memory_budget is not met without, as
+    if the device did 20 GB a second, 4 GB on the CPU. On the CPU the host is memory like any other.
 
     schedule: a file of `berth schedule`. A step that matches it runs by it from the start, without a search. The planned
     graph comes from save_graph(), or from a trace of `berth record --operators` of a program with this step program.
@@ -229,7 +232,7 @@ class StepProgram:
         *,
         time_budget: Optional[float] = None,
         engine: str = "auto",
-        copy_rate: int = 0,
+        copy_rate: Optional[int] = None,
         host_memory: Union[int, str] = 0,
         schedule: Union[str, "os.PathLike[str]"] = "",
         other_bits: bool = False,
@@ -252,7 +255,9 @@ class StepProgram:
 
         self._watch = Watch()
         share = _share(memory_budget)
-        if isinstance(copy_rate, bool) or not isinstance(copy_rate, int) or not 0 <= copy_rate <= 10**15:
+        if copy_rate is None:
+            copy_rate = _COPY_IF_NEEDED
+        elif isinstance(copy_rate, bool) or not isinstance(copy_rate, int) or not 0 <= copy_rate <= 10**15:
             raise UsageError(f"copy_rate is {copy_rate!r}; bytes a second from 0 to {10**15} are wanted")
         if time_budget is not None and not time_budget >= 0:
             raise UsageError(

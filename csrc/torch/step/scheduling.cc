@@ -56,6 +56,9 @@ graph::Schedule fitted(graph::Schedule schedule) {
 // A program is planned again where it takes this part more or less than was predicted.
 constexpr std::uint64_t kWorthPlanning = 10;
 
+// Bytes a second, where nobody says: PCIe 4, and memcpy() of one thread.
+constexpr std::uint64_t kCopyRate = 20'000'000'000, kCopyRateOfCpu = 4'000'000'000;
+
 // So long allocators may look for better places of what is foretold. Steps of more requests and
 // frees than that, all together, are learned: planning takes some 200 bytes for each.
 constexpr double kForetellSeconds = 0.2;
@@ -223,6 +226,12 @@ schedule::StepResult plan_budget(const Program& program, const ProgramGraph& of,
   const std::vector<bool> movable =
       options.spills() ? may_be_away(program, of) : std::vector<bool>();
   if (within_host) return schedule::plan_within_host(graph, planning, movable, options.host_memory);
+  if (options.copies_if_needed && planning.rates) {
+    schedule::StepOptions alone = planning;
+    alone.rates.reset();
+    schedule::StepResult found = schedule::plan_step(graph, alone);
+    if (found.schedule) return found;
+  }
   if (!options.spills()) return schedule::plan_within(graph, planning);
   return schedule::plan_beside_spills(
       graph, planning, movable,
@@ -420,8 +429,10 @@ Planned fitted_to_host(const Program& program, const SchedulingOptions& options,
 }
 
 // Of a program that was scheduled before planners begin with what they found.
-Scheduled scheduled_from(Program& program, const SchedulingOptions& options,
-                         const Refinement* before) {
+Scheduled scheduled_from(Program& program, SchedulingOptions options, const Refinement* before) {
+  if (options.copies_if_needed && options.engine == "auto" && options.given == nullptr &&
+      (options.budget > 0 || options.share > 0))
+    options.copy_rate = on_host(program) ? kCopyRateOfCpu : kCopyRate;
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});
   const graph::Verdict recorded = graph::replay(written.graph, as_recorded(written));
   std::string not_taken;

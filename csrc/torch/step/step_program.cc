@@ -423,11 +423,15 @@ class StepProgram::State {
             .budget = options_.memory_budget,
             .share = options_.memory_share,
             .more_time = options_.time_budget,
-            .copy_rate = options_.copy_rate,
+            .copy_rate = copies_if_needed() ? 0 : options_.copy_rate,
+            .copies_if_needed = copies_if_needed(),
             .host_memory = options_.host_memory,
             .other_bits = options_.other_bits,
             .algorithms = algorithms_,
             .given = given_ ? &*given_ : nullptr};
+  }
+  [[nodiscard]] bool copies_if_needed() const {
+    return options_.copy_rate == StepProgramOptions::kCopyIfNeeded;
   }
   // The same for a program that has run.
   [[nodiscard]] SchedulingOptions scheduling(const Scheduled& of) const {
