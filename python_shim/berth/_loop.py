@@ -24,6 +24,7 @@ _WINDOW = 64  # calls of optimizers that are remembered
 _LONGEST_ROUND = _WINDOW // 2  # calls of optimizers
 _MOST_OF_HOST = 0.75  # of what the host has, where nobody says
 _MOST_OF_DEVICE = 0.95  # of what the device has: blocks have holes between them
+_FEWEST, _TOLD = 4, 16  # steps of a loop that may be scheduled; of one that has been told why it is not
 _COPY_RATE = {"cuda": 20 * 10**9, "cpu": 4 * 10**9}  # bytes a second; PCIe 4, and memcpy() of one thread
 _STEP_GRAPHS = "BERTH_STANDIN_STEP_GRAPHS"  # in a dry run: the folder that gets each process's step as a graph
 _GIVEN = ("BERTH_BUDGET", "BERTH_TIME_BUDGET", "BERTH_HOST_MEMORY")
@@ -160,6 +161,15 @@ class _Loop:
                 file=sys.stderr,
             )
         self.end()
+        if not failed and self._process == os.getpid():
+            self._tell_unscheduled()
+
+    def _tell_unscheduled(self) -> None:
+        """Why no step of a short loop ran by a schedule. A longer one, and one whose steps are refused, have been told."""
+        stats = self.stats()
+        if stats is None or stats.scheduled > 0 or stats.last_refusal or not _FEWEST <= stats.steps <= _TOLD:
+            return
+        print(f"berth: warning: steps ran as they are: {stats.last_divergence} [loop-unscheduled]", file=sys.stderr)
 
     _trains = False
 

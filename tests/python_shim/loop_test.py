@@ -457,6 +457,7 @@ class Loops(ProgramCase):
                 self.assertEqual([under.stdout, under.returncode], alone[name], under.stderr[-2000:])
                 self.assertNotIn("Traceback", under.stderr)
                 self.assertEqual("loop-unmarked" in under.stderr, name == "by_hand", under.stderr)
+                self.assertEqual("[loop-unscheduled]" in under.stderr, name == "closure", under.stderr)
                 if SCHEDULED[name] is None:
                     continue
                 stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
