@@ -122,6 +122,35 @@ print(easy.budget_not_met == "" and easy.offloaded_bytes == 0, easy)
         printed = self.python(program)
         self.assertEqual([line.split()[0] for line in printed.splitlines()], ["True"] * 4, printed)
 
+    def test_a_budget_that_what_the_body_has_exceeds_is_told(self):
+        """What an operator that nobody knows takes and makes stays with the body, copied to the host or not."""
+        program = (
+            PREAMBLE
+            + """
+import berth
+from torch import nn
+@torch.library.custom_op("berth_exceeds::wave", mutates_args=())
+def wave(x: torch.Tensor) -> torch.Tensor:
+    return x.sin()
+wave.register_fake(lambda x: torch.empty_like(x))
+wave.register_autograd(
+    lambda ctx, g: g * ctx.saved_tensors[0].cos(), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+)
+class Wave(nn.Module):
+    def forward(self, x): return wave(x)
+net = nn.Sequential(*(one for _ in range(6) for one in (nn.Linear(64, 64), Wave())))
+program = berth.StepProgram("60%", copy_rate=4 * 10**9, plan_wait=1e9)
+for _ in range(5):
+    with program.step():
+        net.zero_grad()
+        net(torch.randn(1024, 64)).square().mean().backward()
+stats = program.stats()
+exceeds = stats.predicted_peak - stats.resident > 0.65 * (stats.recorded_peak - stats.resident)
+print(exceeds, exceeds == ("with what the body has of it meanwhile" in stats.budget_not_met), stats)
+"""
+        )
+        self.assertEqual(self.python(program).split()[:2], ["True", "True"])
+
     def test_a_schedule_that_was_planned_from_the_saved_graph_is_followed(self):
         program = (
             TRAINS

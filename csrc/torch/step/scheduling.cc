@@ -59,6 +59,9 @@ constexpr std::uint64_t kWorthPlanning = 10;
 // Bytes a second, where nobody says: PCIe 4, and memcpy() of one thread.
 constexpr std::uint64_t kCopyRate = 20'000'000'000, kCopyRateOfCpu = 4'000'000'000;
 
+// By this part of a budget a step may exceed it before that is told.
+constexpr Bytes kWorthTelling = 20;
+
 // So long allocators may look for better places of what is foretold. Steps of more requests and
 // frees than that, all together, are learned: planning takes some 200 bytes for each.
 constexpr double kForetellSeconds = 0.2;
@@ -458,6 +461,14 @@ Scheduled scheduled_from(Program& program, SchedulingOptions options, const Refi
     const StepMemory memory = memory_of(result.program, result.instructions);
     result.predicted_peak = memory.peak;
     result.resident = memory.resident;
+    // The planners know nothing of what the body has while it reads something back, nor that what
+    // a barrier gave it stays.
+    const Bytes budget = budget_of(options, recorded);
+    if (best.not_met.empty() && !options.spills() && budget > 0 &&
+        memory.peak > budget + budget / kWorthTelling)
+      best.not_met = fmt::format(
+          "the schedule takes {} with what the body has of it meanwhile, the budget is {}",
+          format_bytes(memory.peak), format_bytes(budget));
   }
   result.may_be_followed =
       !result.program.several_streams &&
