@@ -88,10 +88,6 @@ bool data_decide(const std::vector<Call>& calls, std::size_t call, const Call& o
   return first.host_read && same_but_shapes(first, other, taken, given) && !taken;
 }
 
-}  // namespace
-
-namespace {
-
 // The dimensions of the call's results that differ.
 void note_shaped_by_data(const Call& a, const Call& b, ShapedByData& by_data) {
   for (std::size_t n = 0; n < a.result_tensors.size(); ++n) {

@@ -132,6 +132,16 @@ std::size_t common_calls(const std::vector<Call>& a, const std::vector<Call>& b)
   return static_cast<std::size_t>(different - a.begin());
 }
 
+bool has_calls_of(const Program& program, const StepRecord& record) {
+  const std::size_t count = program.calls.size();
+  return count == record.calls.size() && common_calls(program.calls, record.calls) == count;
+}
+
+bool is_program_of(const Program& program, const StepRecord& record) {
+  if (program.varying != 0 || record.varying != 0) return program.varying == record.varying;
+  return has_calls_of(program, record);
+}
+
 namespace {
 
 // What two calls of one operator do not have in common.

@@ -55,6 +55,11 @@ void note_left(StepRecord& record, std::uint64_t step, const std::vector<StepRec
 // and then the median of equal calls.
 [[nodiscard]] Program make_program(StepRecord first, const StepRecord& second);
 
+// Whether each call of the program is equal to the record's.
+[[nodiscard]] bool has_calls_of(const Program& program, const StepRecord& record);
+// Whether the program is made of this record, or of one that is equal.
+[[nodiscard]] bool is_program_of(const Program& program, const StepRecord& record);
+
 // Whether two calls are equal, apart from numbers that may change and from measurements.
 [[nodiscard]] bool same_call(const Call& a, const Call& b);
 

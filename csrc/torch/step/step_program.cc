@@ -568,12 +568,9 @@ class StepProgram::State {
   // Programs of a record that has become another one.
   void forget(const StepRecord& old) {
     programs_.remove_if([&](const Scheduled& one) {
-      const std::vector<Call>& calls = one.program.calls;
-      const bool same = old.varying == one.program.varying &&
-                        (old.varying != 0 || (calls.size() == old.calls.size() &&
-                                              common_calls(calls, old.calls) == calls.size()));
-      if (same && one.ticket != 0) planning_.forget(one.ticket);
-      return same;
+      const bool known = is_program_of(one.program, old);
+      if (known && one.ticket != 0) planning_.forget(one.ticket);
+      return known;
     });
   }
 
@@ -594,9 +591,7 @@ class StepProgram::State {
     if (stats_.last_divergence.starts_with(kNoneAlike)) stats_.last_divergence.clear();
     // One that set no generator knows too little of steps that do.
     programs_.remove_if([&](const Scheduled& one) {
-      const std::vector<Call>& calls = one.program.calls;
-      return calls.size() == record.calls.size() &&
-             common_calls(calls, record.calls) == calls.size() &&
+      return has_calls_of(one.program, record) &&
              std::equal(record.storages.begin(), record.storages.end(),
                         one.program.storages.begin(), one.program.storages.end(), same_storage);
     });
