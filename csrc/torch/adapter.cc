@@ -4,25 +4,29 @@
 #include "csrc/core/setup_mutex.h"
 #include "csrc/plan/file.h"
 #include "csrc/runtime/settings.h"
+#include "csrc/runtime/stats_members.h"
 #include "csrc/torch/adapted.h"
 #include "csrc/torch/recording/operator_recorder.h"
 #include "csrc/torch/shared/backend.h"
+#include "csrc/torch/step/step_program_members.h"
 
 #include <berth/berth.h>
-#include <berth/step_program.h>
 #include <berth/torch.h>
 #include <berth/warnings.h>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace berth::torch {
@@ -146,22 +150,54 @@ int install(const char* settings, int unasked, char* message, std::size_t size) 
 
 int installed() { return adapted().installed() ? 1 : 0; }
 
-// Writes what `make` returns, as much as there is room for; its size, 0 where there is no memory.
-template <class Make>
-std::size_t write_text(char* text, std::size_t size, const Make& make) noexcept {
+// Values and the memory of their texts; names are literals. `fill` adds them by its arguments
+// number(name, value) and text(name, value).
+struct Values : berth_values {
+  std::vector<berth_value> all;
+  std::deque<std::string> texts;
+};
+template <class Fill>
+const berth_values* make_values(const Fill& fill) noexcept {
   try {
-    const std::string all = make();
+    auto made = std::make_unique<Values>();
+    fill(
+        [&](const char* name, std::uint64_t value) {
+          made->all.push_back({name, nullptr, value});
+        },
+        [&](const char* name, std::string_view value) {
+          std::string& text = made->texts.emplace_back(value);
+          for (char& letter : text)  // as in JSON
+            if (static_cast<unsigned char>(letter) < ' ') letter = ' ';
+          made->all.push_back({name, text.c_str(), 0});
+        });
+    made->values = made->all.data();
+    made->count = made->all.size();
+    return made.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+const berth_values* stats(int device) {
+  return make_values([&](const auto& number, const auto& text) {
+    const Stats stats = adapted().installed() ? adapted().stats(device) : Stats{};
+    for_each_member(stats, number, text);
+    number("misses", stats.misses.size());
+    for (const Miss& miss : stats.misses) for_each_member(miss, number, text);
+  });
+}
+
+void free_values(const berth_values* values) { delete static_cast<const Values*>(values); }
+
+std::size_t stats_json(int device, char* text, std::size_t size) {
+  try {
+    if (!adapted().installed()) return 0;
+    const std::string all = adapted().stats(device).to_json();
     if (size > 0) std::snprintf(text, size, "%s", all.c_str());
     return all.size();
   } catch (const std::exception&) {
     return 0;
   }
-}
-
-std::size_t stats(int device, char* text, std::size_t size) {
-  return write_text(text, size, [&] {
-    return adapted().installed() ? adapted().stats(device).to_json() : std::string();
-  });
 }
 
 int load_plan(int device, const char* path, char* message, std::size_t size) {
@@ -291,9 +327,10 @@ void program_step_ended(int takes_over) {
   mark_step_by_program();
 }
 
-std::size_t step_program_stats(void* program, char* text, std::size_t size) {
-  return write_text(text, size,
-                    [&] { return static_cast<StepProgram*>(program)->stats().to_json(); });
+const berth_values* step_program_stats(void* program) {
+  return make_values([&](const auto& number, const auto& text) {
+    for_each_member(static_cast<StepProgram*>(program)->stats(), number, text);
+  });
 }
 
 int save_step_graph(void* program, const char* path, int as_written, char* message,

@@ -16,6 +16,18 @@ enum berth_operator_error {
   BERTH_NOT_IMPLEMENTED_ERROR = 20,
 };
 
+// A number by its name, or a text: then `text` is not null.
+typedef struct berth_value {
+  const char* name;
+  const char* text;
+  uint64_t number;
+} berth_value;
+
+typedef struct berth_values {
+  const berth_value* values;
+  size_t count;
+} berth_values;
+
 // berth under libtorch on one kind of device, for those who reach it through a shared library:
 // Python by ctypes, and the small libraries to preload. Includes nothing of libtorch.
 //
@@ -36,9 +48,14 @@ enum berth_operator_error {
   FUNCTION(int, install, (const char* settings, int unasked, char* message, size_t size)) \
   FUNCTION(int, installed, (void)) \
   FUNCTION(void, mark_step, (void)) \
-  /* Counters as a JSON object, cut to `size` bytes with the end. Returns the bytes of all of \
-     it; 0 where there is no memory for it, and before berth is installed. */ \
-  FUNCTION(size_t, stats, (int device, char* text, size_t size)) \
+  /* Counters by the names of Stats::to_json(), all 0 before berth is installed: `misses` is their \
+     number, and the values of each follow. Null where there is no memory for them. */ \
+  FUNCTION(const berth_values*, stats, (int device)) \
+  FUNCTION(void, free_values, (const berth_values* values)) \
+  /* For those without the package: the same as a JSON object, cut to `size` bytes with the end. \
+     Returns the bytes of all of it; 0 where there is no memory for it, and before berth is \
+     installed. */ \
+  FUNCTION(size_t, stats_json, (int device, char* text, size_t size)) \
   FUNCTION(int, load_plan, (int device, const char* path, char* message, size_t size)) \
   FUNCTION(int, save_plan, (int device, const char* path, char* message, size_t size)) \
   FUNCTION(int, begin_recording, (int device, const char* path, int operators, char* message, \
@@ -67,7 +84,7 @@ enum berth_operator_error {
   /* The same, to whoever is installed by another table. */ \
   FUNCTION(void, program_step_ended, (int takes_over)) \
   /* As `stats`. */ \
-  FUNCTION(size_t, step_program_stats, (void* program, char* text, size_t size)) \
+  FUNCTION(const berth_values*, step_program_stats, (void* program)) \
   FUNCTION(int, save_step_graph, (void* program, const char* path, int as_written, \
              char* message, size_t size)) \
   /* Declares an operator pure, for all step programs of this table. */ \

@@ -209,7 +209,7 @@ std::size_t berth_torch_cuda_stats(int device, char* text, std::size_t size) {
 std::size_t berth_torch_cpu_stats(int device, char* text, std::size_t size) {
 #endif
   const auto* const there = allocator.load();
-  return there == nullptr ? 0 : there->stats(device, text, size);
+  return there == nullptr ? 0 : there->stats_json(device, text, size);
 }
 
 }  // extern "C"

@@ -10,13 +10,24 @@ import functools
 import os
 import pathlib
 import re
-import threading
 from typing import Any, Callable, Optional
 
 from berth import _build
 from berth._errors import SystemFailure, UsageError, error_of
 
 _MESSAGE_BYTES = 4096
+
+
+class _Value(ctypes.Structure):
+    """berth_value: a number by its name, or a text."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("text", ctypes.c_char_p), ("number", ctypes.c_uint64)]
+
+
+class _Values(ctypes.Structure):
+    _fields_ = [("values", ctypes.POINTER(_Value)), ("count", ctypes.c_size_t)]
+
+
 _TYPES: dict[str, Any] = {
     "void": None,
     "int": ctypes.c_int,
@@ -29,6 +40,7 @@ _TYPES: dict[str, Any] = {
     "void**": ctypes.POINTER(ctypes.c_void_p),
     "int*": ctypes.POINTER(ctypes.c_int),
     "uint64_t*": ctypes.POINTER(ctypes.c_uint64),
+    "const berth_values*": ctypes.POINTER(_Values),
 }
 _DECLARATION = re.compile(r"(?P<result>[\w ]+\**) (?P<name>\w+)\((?P<parameters>[^)]*)\)")
 
@@ -76,7 +88,6 @@ class Adapter:
             raise SystemFailure(f"cannot load {path.name}: {error}") from None
         library.berth_torch_adapter.restype = ctypes.c_void_p
         self._table: Any = _table_at(library.berth_torch_adapter(), path.name)
-        self._local = threading.local()
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> bool:
         """True if the answer is yes. Raises the error that the adapter reports."""
@@ -98,21 +109,21 @@ class Adapter:
     def mark_step(self) -> None:
         self._table.mark_step()
 
-    def _text(self, function: Callable[..., int], argument: Any) -> bytes:
-        """The text that the adapter's function writes."""
-        local = self._local
-        if not hasattr(local, "text"):
-            local.text = ctypes.create_string_buffer(1 << 13)
-        size = function(argument, local.text, len(local.text))
-        while size >= len(local.text):
-            local.text = ctypes.create_string_buffer(2 * size)
-            size = function(argument, local.text, len(local.text))
-        text: bytes = local.text.value
-        return text if size else b""
+    def _values(self, made: Any) -> list[tuple[str, Any]]:
+        """Names with numbers and texts, in the adapter's order. Frees what it made of them."""
+        if not made:
+            raise MemoryError
+        try:
+            return [
+                (value.name.decode(), value.number if value.text is None else value.text.decode(errors="replace"))
+                for value in made.contents.values[: made.contents.count]
+            ]
+        finally:
+            self._table.free_values(made)
 
-    def stats(self, device: int) -> bytes:
-        """A JSON object; empty before berth is installed."""
-        return self._text(self._table.stats, device)
+    def stats(self, device: int) -> list[tuple[str, Any]]:
+        """The counters, and then those of each miss."""
+        return self._values(self._table.stats(device))
 
     def load_plan(self, device: int, path: str) -> None:
         self._call(self._table.load_plan, device, os.fsencode(path))
@@ -205,8 +216,8 @@ class Adapter:
     def program_step_ended(self, takes_over: bool) -> None:
         self._table.program_step_ended(int(takes_over))
 
-    def step_program_stats(self, program: Optional[int]) -> bytes:
-        return self._text(self._table.step_program_stats, program)
+    def step_program_stats(self, program: Optional[int]) -> dict[str, Any]:
+        return dict(self._values(self._table.step_program_stats(program)))
 
     def save_step_graph(self, program: Optional[int], path: str, as_written: bool) -> None:
         self._call(self._table.save_step_graph, program, os.fsencode(path), int(as_written))

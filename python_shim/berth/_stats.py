@@ -1,7 +1,6 @@
 """Counters of an installed allocator."""
 
 import dataclasses
-import json
 import operator
 from typing import Any
 
@@ -114,12 +113,13 @@ class Stats:
 
 _NAMES = tuple(field.name for field in dataclasses.fields(Stats))
 _values = operator.itemgetter(*_NAMES)
+_OF_A_MISS = len(dataclasses.fields(Miss))
 
 
-def stats_of(text: bytes) -> Stats:
-    """The counters that an adapter wrote."""
-    told: dict[str, Any] = json.loads(text) if text else dict.fromkeys(_NAMES, 0) | {"misses": (), "device_memory": ""}
-    if told["misses"]:
-        told["misses"] = [Miss(**miss) for miss in told["misses"]]
-    told["misses"] = tuple(told["misses"])
-    return Stats(*_values(told))
+def stats_of(values: list[tuple[str, Any]]) -> Stats:
+    """The counters of an adapter, and then those of each miss."""
+    counters, misses = dict(values[: len(_NAMES)]), values[len(_NAMES) :]
+    counters["misses"] = tuple(
+        Miss(**dict(misses[first : first + _OF_A_MISS])) for first in range(0, len(misses), _OF_A_MISS)
+    )
+    return Stats(*_values(counters))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 from typing import Callable, Iterator, Optional, Union
@@ -332,4 +331,4 @@ class StepProgram:
 
     def stats(self) -> StepProgramStats:
         """Counters so far."""
-        return StepProgramStats(**json.loads(self._adapter.step_program_stats(self._program)))
+        return StepProgramStats(**self._adapter.step_program_stats(self._program))

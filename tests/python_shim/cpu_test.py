@@ -219,7 +219,7 @@ print(berth.stats().trace_entries_lost)
 
     def test_a_plan_is_kept_and_served_and_one_of_another_model_is_a_warning(self):
         program = (
-            "import sys\nimport berth\nberth.install('cpu', plan='net.plan', mode=sys.argv[1], stats='stats.json')\n"
+            "import dataclasses, sys\nimport berth\nberth.install('cpu', plan='net.plan', mode=sys.argv[1], stats='stats.json')\n"
             + NETWORK
             + """
 if len(sys.argv) > 2:
@@ -238,6 +238,7 @@ for _ in range(300):
     time.sleep(0.005)
 for _ in range(50):
     step()
+print(json.dumps(dataclasses.asdict(berth.stats())))
 """
         )
         self.python(program, "learn")
@@ -246,8 +247,14 @@ for _ in range(50):
         stats = json.loads((self.folder / "stats.json").read_text())
         self.assertGreater(stats["hits"] / stats["requests"], 0.9)
         self.assertEqual(stats["plans_learned"], 0)
-        self.python(program, "serve", "other")
+        seen = json.loads(self.python(program, "serve", "other"))
         self.assertEqual(self.stderr.count("plan-misfit"), 1, self.stderr)
+        # Numbers, texts and misses are those of the file, but for what the program's end frees.
+        stats = json.loads((self.folder / "stats.json").read_text())
+        self.assertEqual(seen.keys(), stats.keys())
+        self.assertTrue(seen["misses"])
+        for name in ("misses", "requests", "hits", "misses_size", "unplanned", "steps", "live_peak", "device_memory"):
+            self.assertEqual(seen[name], stats[name], name)
         self.python(program, "learn", "other")
         self.assertGreater(json.loads((self.folder / "stats.json").read_text())["hits"], 500)
 

@@ -4,7 +4,6 @@ same loss. Says what each took, and what its program had said before."""
 
 import copy
 import functools
-import json
 import os
 import pathlib
 import struct
@@ -64,7 +63,7 @@ class Program:
         adapter.end_step(self.here, kind is not None)
 
     def stats(self):
-        return json.loads(adapter.step_program_stats(self.here))
+        return adapter.step_program_stats(self.here)
 
 
 torch.manual_seed(1)
