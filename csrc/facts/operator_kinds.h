@@ -19,10 +19,15 @@ template <std::size_t N>
 }
 }  // namespace detail
 
-// Makes room that another operator fills: it does not tell who needs the memory.
+// Makes a tensor, and writes nothing into its memory.
+[[nodiscard]] constexpr bool makes_room(std::string_view name) noexcept {
+  return name.starts_with("aten::empty") || name.starts_with("aten::new_empty");
+}
+
+// Makes room, in a tensor of its own or of its arguments, that another operator fills: it does not
+// tell who needs the memory.
 [[nodiscard]] constexpr bool only_allocates(std::string_view name) noexcept {
-  return name.starts_with("aten::empty") || name.starts_with("aten::new_empty") ||
-         name.starts_with("aten::resize");
+  return makes_room(name) || name.starts_with("aten::resize");
 }
 
 // Changes the tensor in place, but not what its memory holds.
@@ -196,7 +201,7 @@ enum class Fails : std::uint8_t { kNever, kAlways, kOnHost, kIntegers };
          (on_host && (fails == Fails::kOnHost || (fails == Fails::kIntegers && integers)));
 }
 
-// Runs on all ranks together.
+// Runs on all ranks together: an operator, or a range that a backend of c10d names.
 [[nodiscard]] constexpr bool is_collective(std::string_view name) noexcept {
   return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
          name.starts_with("c10d_functional::") || name.starts_with("nccl:") ||

@@ -209,7 +209,7 @@ class StepBuilder {
       for (const Use& one : call.arguments)
         if (first_use[one.storage] == nullptr) first_use[one.storage] = &call;
     for (const Call& call : record_.calls) {
-      if (!only_allocates(name(call)) || call.results.empty()) continue;
+      if (!facts::makes_room(name(call)) || call.results.empty()) continue;
       const std::uint32_t storage = call.results.front().storage;
       const Call* const user = first_use[storage];
       const bool filled =
@@ -220,9 +220,6 @@ class StepBuilder {
           });
       if (bytes(storage) <= kSmallRoom || !filled) record_.storages[storage].maker = kNoNumber;
     }
-  }
-  static bool only_allocates(std::string_view name) {
-    return facts::only_allocates(name) && !name.starts_with("aten::resize");
   }
 
   void find_storages() {

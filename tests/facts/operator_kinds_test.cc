@@ -47,4 +47,19 @@ TEST_CASE("Operators that only allocate are told from those that fill", "[facts]
   CHECK(only_allocates("aten::new_empty_strided"));
   CHECK(only_allocates("aten::resize_"));
   CHECK_FALSE(only_allocates("aten::zeros"));
+  // Of these, the ones that make the tensor.
+  CHECK(makes_room("aten::empty_strided"));
+  CHECK(makes_room("aten::empty_permuted"));
+  CHECK(makes_room("aten::new_empty"));
+  CHECK_FALSE(makes_room("aten::resize_"));
+}
+
+TEST_CASE("Collectives are operators of c10d in both of its libraries, and ranges of backends",
+          "[facts]") {
+  for (const char* const name : {"c10d::allreduce_", "_c10d_functional::all_reduce",
+                                 "c10d_functional::all_reduce", "nccl:all_reduce", "gloo:send"}) {
+    CAPTURE(name);
+    CHECK(is_collective(name));
+  }
+  CHECK_FALSE(is_collective("aten::all"));
 }

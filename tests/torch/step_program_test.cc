@@ -279,6 +279,31 @@ TEST_CASE("What the body fills itself is taken as it comes", "[step]") {
   REQUIRE(same(plain, scheduled));
 }
 
+TEST_CASE("The body may fill room of any operator that makes some", "[step]") {
+  for (const bool permuted : {false, true}) {
+    CAPTURE(permuted);
+    const auto make = [permuted] {
+      nn::Linear net(4, 2);
+      auto sgd = std::make_shared<torch::optim::SGD>(net->parameters(), 0.1);
+      return Subject{net.ptr(), sgd, [=](int step) mutable {
+                       sgd->zero_grad();
+                       const Tensor room = permuted ? at::empty_permuted({3, 4}, {1, 0})
+                                                    : at::empty_strided({3, 4}, {1, 3});
+                       for (int n = 0; n < 12; ++n)
+                         room.mutable_data_ptr<float>()[n] = static_cast<float>(n % (step + 2));
+                       const Tensor loss = net->forward(room).sum();
+                       loss.backward();
+                       sgd->step();
+                       return loss.detach();
+                     }};
+    };
+    const Outcome plain = train(make, false), scheduled = train(make, true);
+    CAPTURE(scheduled.stats.last_divergence, scheduled.stats.last_refusal);
+    REQUIRE(scheduled.stats.scheduled >= kSteps - 4);
+    REQUIRE(same(plain, scheduled));
+  }
+}
+
 TEST_CASE("Room may be filled by the body in one step and by an operator in the next", "[step]") {
   const auto make = [] {
     nn::Linear net(3, 3);
@@ -552,6 +577,19 @@ Tensor hidden(const Tensor& x) {
 
 TORCH_LIBRARY(berth_test, library) { library.def("hidden(Tensor x) -> Tensor"); }
 TORCH_LIBRARY_IMPL(berth_test, CPU, library) { library.impl("hidden", hidden); }
+// As torch.distributed defines it in Python.
+TORCH_LIBRARY(c10d_functional, library) { library.def("all_reduce(Tensor x) -> Tensor"); }
+
+TEST_CASE("Collectives of both libraries of c10d leave the caller's turn to their threads",
+          "[step]") {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const char* const name : {"c10d_functional::all_reduce", "berth_test::hidden"}) {
+    const auto& facts = berth::torch::step::facts_of(dispatcher.findSchemaOrThrow(name, ""));
+    CAPTURE(name);
+    REQUIRE(facts.opaque);
+    REQUIRE(facts.collective == (std::string_view(name) != "berth_test::hidden"));
+  }
+}
 
 TEST_CASE("An LSTM's backward part on a GPU writes what the forward part kept for it",
           "[step][hidden]") {

@@ -1,12 +1,14 @@
 #include "csrc/torch/cuda/uncached_blocks.h"
 
+#include "csrc/facts/rounding.h"
+
 #include <new>
 
 namespace berth::torch {
 
 Status UncachedBlocks::allocate(Bytes size, void** block) {
   const std::lock_guard lock(mutex_);
-  const Bytes rounded = align_up(size, kUnit);
+  const Bytes rounded = align_up(size, facts::kCudaUnit);
   if (const Status status = device_.allocate_segment(rounded, block); !status.ok()) return status;
   try {
     blocks_.emplace(*block, rounded);

@@ -29,8 +29,6 @@ class UncachedBlocks {
   void after_fork() noexcept { mutex_.unlock(); }
 
  private:
-  static constexpr Bytes kUnit = 512;  // of sizes, and what PyTorch's users may count on
-
   CudaDevice& device_;
   AddressTable& addresses_;
   std::atomic<std::size_t> count_{0};

@@ -223,9 +223,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
   facts.records_stream = name == "aten::record_stream";
   facts.host_read =
       facts.shows_bytes || facts.records_stream || op.hasTag(at::Tag::data_dependent_output);
-  facts.allocates = name == "aten::empty" || name == "aten::empty_strided" ||
-                    name == "aten::empty_like" || name == "aten::new_empty" ||
-                    name == "aten::new_empty_strided";
+  facts.allocates = facts::makes_room(name);
   // In place: those that are named here, and draws; with a place for the result: all.
   const auto is_out = [](const c10::Argument& one) { return one.kwarg_only() && one.is_out(); };
   facts.fills = facts::fills_in_place(name, facts.random) ||
@@ -261,7 +259,7 @@ OperatorFacts find_opaque_facts(const c10::OperatorHandle& op) {
   const std::size_t arguments = op.schema().arguments().size();
   const std::string_view name = op.operator_name().name;
   facts.opaque = true;
-  facts.collective = name.starts_with("c10d::") || name.starts_with("_c10d_functional::");
+  facts.collective = facts::is_collective(name);
   facts.wraps = name == "_c10d_functional::_wrap_tensor_autograd";
   facts.host_read = true;
   facts.shows_bytes = name == kShareBytes || name == kGivePointer;
