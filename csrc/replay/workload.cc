@@ -2,12 +2,12 @@
 
 #include "csrc/core/check.h"
 #include "csrc/trace/known_ranges.h"
+#include "csrc/trace/traced_run.h"
 
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 #include <variant>
 
 namespace berth::replay {
@@ -47,27 +47,11 @@ bool is_convolution(std::string_view name) {
 // Blocks that a convolution asked for itself and that are nobody's operand: cuDNN's workspaces.
 std::unordered_set<trace::BlockId> workspaces_of(const Trace& trace) {
   std::unordered_set<trace::BlockId> found;
-  std::vector<char> convolutions(trace.strings.size(), 0);
-  bool any = false;
-  for (std::size_t i = 0; i < trace.strings.size(); ++i) {
-    convolutions[i] = is_convolution(trace.strings[i]) ? 1 : 0;
-    any |= convolutions[i] != 0;
-  }
-  if (!any) return found;
-  std::unordered_map<trace::ThreadId, std::vector<std::pair<std::uint64_t, bool>>> open;
-  for (const trace::Entry& entry : trace.entries) {
-    if (const auto* const op = std::get_if<trace::OperatorBegin>(&entry.event)) {
-      open[entry.thread].emplace_back(op->op, convolutions[op->name] != 0);
-    } else if (const auto* const end = std::get_if<trace::OperatorEnd>(&entry.event)) {
-      auto& stack = open[entry.thread];
-      while (!stack.empty() && stack.back().first != end->op) stack.pop_back();
-      if (!stack.empty()) stack.pop_back();
-    } else if (const auto* const request = std::get_if<trace::Request>(&entry.event)) {
-      const auto stack = open.find(entry.thread);
-      if (stack != open.end() && !stack->second.empty() && stack->second.back().second)
-        found.insert(request->id);
-    }
-  }
+  if (std::none_of(trace.strings.begin(), trace.strings.end(), is_convolution)) return found;
+  const TracedRun run(trace);
+  for (const TracedBlock& block : run.blocks())
+    if (block.op != kNoOperator && is_convolution(trace.name(run.operators()[block.op].name)))
+      found.insert(block.id);
   for (const trace::Entry& entry : trace.entries)
     if (const auto* const operand = std::get_if<trace::Operand>(&entry.event))
       found.erase(operand->block);

@@ -4,6 +4,7 @@
 #include "csrc/replay/torch_settings.h"
 #include "csrc/trace/known_ranges.h"
 #include "tests/catch.h"
+#include "tests/support/recording.h"
 
 #include <random>
 #include <vector>
@@ -181,6 +182,18 @@ TEST_CASE("A convolution does without its workspace where memory is short", "[re
   const Result result = through_caching_model(first, options);
   REQUIRE_FALSE(result.out_of_memory);
   REQUIRE(*result.reserved_peak == 40 * kMiB);
+}
+
+TEST_CASE("A convolution that threw has no workspaces after the mark of its step",
+          "[replay][limit]") {
+  test::Recording run;
+  run.begin("aten::cudnn_convolution");
+  run.free(run.request(512));
+  run.mark();
+  run.free(run.request(1024));
+  const Workload workload = make_workload(run.builder.trace());
+  for (const Operation& operation : workload.operations)
+    if (operation.kind == Kind::kAllocate) CHECK(operation.optional == (operation.size == 512));
 }
 
 TEST_CASE("What PYTORCH_ALLOC_CONF asks for is followed, and what is not is named",
