@@ -91,7 +91,8 @@ void Recorder::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack&
   if (writes && facts_of(op).shows_bytes) {
     if (record_.refusal.empty())
       record_.refusal =
-          "another thread reads the address of a tensor of the step, as numpy() and data_ptr() do";
+          "the address of a tensor of the step is read on another thread, as numpy() and "
+          "data_ptr() do";
     return;
   }
   // mutant: threads-writes
