@@ -1,5 +1,7 @@
 #include "csrc/torch/step/libraries.h"
 
+#include "csrc/core/setup_mutex.h"
+
 #include <link.h>
 
 #include <algorithm>
@@ -44,7 +46,7 @@ bool has_any(std::string_view names, std::initializer_list<std::string_view> par
 }
 
 struct Known {
-  std::mutex mutex;
+  SetupMutex mutex;
   unsigned long long loaded = 0;  // libraries so far, when they were looked at
   Libraries libraries;
 };
