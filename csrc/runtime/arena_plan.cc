@@ -177,7 +177,9 @@ void Arena::memory_changed() noexcept {
                             [&](PlanLookup::SlotIndex slot) {
                               const Sequence& own =
                                   lookup_->plan().sequences[lookup_->sequence_of(slot)];
-                              return walk_.on_schedule(lanes_.of_plan(own.lane), slot);
+                              const Lane& lane = lanes_.of_plan(own.lane);
+                              // mutant: x-idle-pages
+                              return !lane.all_astray && walk_.on_schedule(lane, slot);
                             });
 }
 

@@ -89,6 +89,7 @@ MUTANTS = (
     Mutant("x-slow", "2.2", "the slow path does not look at what is off schedule", Drop(), ARENA),
     Mutant("x-lent", "2.2", "bytes are lent that something off schedule has", Replace("std::optional<ByteRange> taken;"), ARENA),
     Mutant("x-idle", "2.2", "an idle arena's bytes are lent that planned blocks have", Drop(), ARENA),
+    Mutant("x-idle-pages", "2.2", "pages that come put a block on schedule beside lent bytes", Swap("!lane.all_astray &&", ""), ARENA),
     Mutant("x-jump", "2.2", "a jump does not rebuild what is off schedule", Replace("(void)before;\n  (void)position;"), ARENA),
     Mutant("x-new-plan", "2.2", "live blocks of the plan before are forgotten at a change of plan", Replace("if (!cells_[index].empty()) (void)owner_of;"), ARENA),
     Mutant("x-moved", "2.2", "live blocks of the lane before are forgotten where the step moves to another", Drop(), ARENA),

@@ -4,6 +4,9 @@
 #include "tests/support/simulated_device.h"
 #include "tests/support/small_plan.h"
 
+#include <cstddef>
+#include <cstdint>
+
 using namespace berth;
 using test::look;
 using test::plan_of;
@@ -81,6 +84,36 @@ TEST_CASE("What each step needs comes also where memory should not grow, and no 
   (void)arena.free(first.pointer);
   CHECK(arena.allocate(2 * kPage, 0, 2).served == Served::kHit);
   CHECK(device.committed() == 2 * kPage);
+  CHECK(arena.is_valid() == "");
+}
+
+TEST_CASE("While bytes around a block are lent its pages put it on no schedule",
+          "[arena][filling]") {
+  constexpr Bytes kLarge = Bytes{1} << 20;  // enough to be lent where the plan rests
+  auto device = make_device();
+  Thrifty source;
+  test::LoneArena arena(device, 64, &source);
+  // The place of the first slot has a larger one, too.
+  REQUIRE(arena
+              .activate(look(plan_of({sequence_of({{0, kLarge, 3},
+                                                   {3 * kLarge, kLarge, 1},
+                                                   {3 * kLarge, kLarge, 1},
+                                                   {0, 3 * kLarge, 1}})})),
+                        Arena::Pages::kAsUsed)
+              .ok());
+  arena.mark(0);
+  const Arena::Outcome kept = arena.allocate(kLarge, 0, 1);
+  REQUIRE(kept.served == Served::kHit);
+  REQUIRE(device.committed() == kLarge);
+  // Another step: the lane is lost, and there are no pages to lend.
+  std::uint64_t id = 1;
+  for (int i = 0; i < 200; ++i) REQUIRE(arena.allocate(3 * kLarge / 2, 0, ++id).pointer == nullptr);
+  REQUIRE(arena.fill(true));
+  CHECK(arena.is_valid() == "");
+  const Arena::Outcome lent = arena.allocate(3 * kLarge / 2, 0, ++id);
+  REQUIRE(lent.served == Served::kLent);
+  CHECK(static_cast<std::byte*>(lent.pointer) - static_cast<std::byte*>(kept.pointer) >=
+        static_cast<std::ptrdiff_t>(kLarge));
   CHECK(arena.is_valid() == "");
 }
 
