@@ -168,7 +168,7 @@ class DryRun(DryRunCase):
             "Larger than the GPU: berth trains it",
             "Who holds the peak",
             "4 steps",
-            "The host read 3 times",
+            "The host read results of kernels 3 times",
             "What a dry run cannot know",
             "wrote " + str(self.trace),
         ):
@@ -341,7 +341,7 @@ words(torch.randint(5000, (8, 512), device="cuda")).sum().backward()
         self.assertIn("the program refuses '--no-such 1'", done.stderr)
         for fit, words in (
             ("batch=9", "argument 9 of the program, which has 3"),
-            ("batch=1", "is '-B' there"),
+            ("batch=1", "whose value is '-B'"),
             ("batch=", "are wanted"),
             ("batch=size", "an option of the program is wanted"),
         ):
