@@ -27,6 +27,40 @@ for options in ({}, {"memory_budget": "60%"}):
             2,
         )
 
+    def test_numbers_and_generators_go_on_in_another_program(self):
+        """Also those that the program, by which the step began, was recorded with."""
+        self.check(
+            """
+numbers = [2.0, 3.0, 2.0, 3.0, 5.0, 3.0, 2.0, 3.0, 3.0, 2.0, 3.0, 5.0, 2.0]
+def clamped():
+    weight = torch.randn(8, 8)
+    def body(k):
+        x = torch.randn(4, 8).clamp(max=numbers[k] / 10)
+        return [(x @ weight).relu() if k % 2 == 0 else (x @ weight).tanh()]
+    return body
+def drawn():
+    weight, generators = torch.randn(8, 8), [torch.Generator().manual_seed(n) for n in range(3)]
+    def body(k):
+        x = torch.randn(4, 8, generator=generators[{2.0: 0, 3.0: 1, 5.0: 2}[numbers[k]]])
+        return [(x @ weight).relu() if k % 2 == 0 else (x @ weight).tanh(), *(one.get_state() for one in generators)]
+    return body
+def two_networks():
+    one, other = nn.Linear(8, 8), nn.Linear(8, 8)
+    optimizers = [torch.optim.SGD(net.parameters(), 0.1) for net in (one, other)]
+    def body(k):
+        optimizers[0].param_groups[0]["lr"] = numbers[k] / 100
+        x = torch.randn(4, 8)
+        for n in range(1 + k % 2):
+            optimizers[n].zero_grad()
+            one(other(x)).square().sum().backward()
+            optimizers[n].step()
+        return [*one.parameters(), *other.parameters()]
+    return body
+for make in (clamped, drawn, two_networks): say(make, least=6, steps=13)
+""",
+            3,
+        )
+
     def test_data_may_decide_shapes(self):
         self.check(
             """

@@ -38,6 +38,19 @@ TORCH_LIBRARY_IMPL(berth_shapes_test, CPU, library) {
   library.impl("grow", grow);
 }
 
+TEST_CASE("Numbers that a step's first program had go on in the program that it changes to",
+          "[step]") {
+  const auto stats = as_eager([] {
+    return [w = weights()](int step) {
+      // Two kinds of steps that begin alike; the last one has the number of the other kind.
+      constexpr std::array<double, kSteps> numbers = {2, 3, 2, 3, 5, 3, 2, 3, 3};
+      const Tensor x = torch::randn({4, 8}).clamp_max(numbers[step] / 10).matmul(w);
+      return step % 2 == 0 ? x.relu() : x.tanh();
+    };
+  });
+  CHECK(stats.scheduled >= 4);
+}
+
 TEST_CASE("A step may give its tensors another shape", "[step][barrier]") {
   const auto scheduled = [](const std::function<Body()>& make) {
     for (const double share : {0.0, 0.5}) {

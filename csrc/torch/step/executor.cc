@@ -94,20 +94,21 @@ Executor::Executor(const Program& program, const Instructions& instructions,
     if (const c10::Storage there = resident(one)) copies_.begin_without(there);
 }
 
-void Executor::take_over(Executor& other) {
+void Executor::take_over(Executor& other, std::uint32_t calls) {
   const std::size_t storages = std::min(buffers_.storages(), other.buffers_.storages());
   for (StorageNumber one = 0; one < storages; ++one)
     if (const BufferNumber from = other.buffers_.holder(one);
         from != kNoBuffer && program_.storages[one].maker == RecordedStorage::kFromOutside)
       bind(one, std::move(other.buffers_[from]));
-  const std::size_t calls = std::min(values_.size(), other.values_.size());
-  std::move(other.values_.begin(), other.values_.begin() + static_cast<std::ptrdiff_t>(calls),
-            values_.begin());
-  std::move(other.offsets_.begin(), other.offsets_.begin() + static_cast<std::ptrdiff_t>(calls),
-            offsets_.begin());
-  const std::size_t copying = std::min(taken_.size(), other.taken_.size());
-  std::move(other.taken_.begin(), other.taken_.begin() + static_cast<std::ptrdiff_t>(copying),
-            taken_.begin());
+  const auto move = [](auto& from, auto& to) {
+    std::move(from.begin(), from.begin() + std::ssize(from.size() < to.size() ? from : to),
+              to.begin());
+  };
+  move(other.values_, values_), move(other.offsets_, offsets_), move(other.taken_, taken_);
+  // mutant: step-equal-number
+  for (std::uint32_t call = 0; call < calls; ++call)
+    for (auto& given : values_of(other.program_.calls[call], program_.calls[call]))
+      values_[call].insert(values_[call].begin(), std::move(given));
   // Those that calls left which run again they leave again.
   if (program_.sets_generators) generator_states_ = std::move(other.generator_states_);
 }

@@ -32,9 +32,9 @@ class Executor {
   Executor(const Program& program, const Instructions& instructions,
            std::pmr::memory_resource* memory, KernelTimes* times = nullptr);
 
-  // Takes over what `other` was given, whose program begins with the same calls. Requires: other
-  // has run nothing, or may be taken back.
-  void take_over(Executor& other);
+  // Takes over what `other` was given, whose program begins with the same calls, for the first
+  // `calls` of them. Requires: other has run nothing, or may be taken back.
+  void take_over(Executor& other, std::uint32_t calls);
   // Begins behind the first `calls` calls, which have run elsewhere: `there` has what they left
   // that somebody needs, by storage. Requires: has run nothing; each call's instruction stands
   // where the step called it.

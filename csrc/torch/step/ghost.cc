@@ -528,7 +528,7 @@ void Ghost::run(const Run& how, bool at_call) {
 }
 
 void Ghost::take_back(std::unique_ptr<Executor> next) {
-  next->take_over(*executor_);
+  next->take_over(*executor_, next_);
   ran_beside_ += executor_->ran_beside();
   executor_ = std::move(next);
   failed_ = nullptr;

@@ -127,6 +127,16 @@ bool same_call(const Call& a, const Call& b) {
                     same_result);
 }
 
+std::vector<std::pair<std::uint32_t, c10::IValue>> values_of(const Call& call, const Call& other) {
+  std::vector<std::pair<std::uint32_t, c10::IValue>> values;
+  for (std::uint32_t n = 0; n < call.arguments.size(); ++n) {
+    const Argument& one = call.arguments[n];
+    if (one.form == Form::kValue && !one.any && !same_value(one.value, other.arguments[n].value))
+      values.emplace_back(n, one.value);
+  }
+  return values;
+}
+
 std::size_t common_calls(const std::vector<Call>& a, const std::vector<Call>& b) {
   const auto different = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), same_call).first;
   return static_cast<std::size_t>(different - a.begin());

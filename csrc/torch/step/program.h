@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace berth::torch::step {
@@ -62,6 +63,10 @@ void note_left(StepRecord& record, std::uint64_t step, const std::vector<StepRec
 
 // Whether two calls are equal, apart from numbers that may change and from measurements.
 [[nodiscard]] bool same_call(const Call& a, const Call& b);
+// What equal calls do not have in common: by argument the numbers and generators of the first one
+// that are others in the second.
+[[nodiscard]] std::vector<std::pair<std::uint32_t, c10::IValue>> values_of(const Call& call,
+                                                                           const Call& other);
 
 inline constexpr std::uint32_t kNever = ~std::uint32_t{0};
 
