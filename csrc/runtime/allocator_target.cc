@@ -10,9 +10,9 @@ namespace {
 // Beyond the peak of live bytes memory is asked for without a look at what the plan could spare up
 // to this: the part below, and a page for each end of the pool; with a plan the larger of both.
 constexpr Bytes kSlackPart = 128, kSlackPages = 2;
-// Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages;
-// beside little that lives a part of it, and two pages at least.
-constexpr Bytes kTargetPart = 128, kTargetPages = 4, kTargetPagesPart = 8;
+// Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
+// With fewer pages beside little that lives, streams would wait for each other instead.
+constexpr Bytes kTargetPart = 128, kTargetPages = 4;
 
 }  // namespace
 
@@ -28,10 +28,7 @@ Bytes Allocator::State::allowance(Bytes asked) const noexcept {
 Bytes Allocator::State::target(Bytes asked) const noexcept {
   const DeviceProperties& properties = device.properties();
   const Bytes live = live_with(asked);
-  // mutant: target-little
-  const Bytes pages = std::clamp(live / kTargetPagesPart, kTargetPages / 2 * properties.page_bytes,
-                                 kTargetPages * properties.page_bytes);
-  const Bytes wanted = live + live / kTargetPart + pages;
+  const Bytes wanted = live + live / kTargetPart + kTargetPages * properties.page_bytes;
   if (properties.aliases) return wanted;
   // Only what plans add to what is held counts.
   const bool planned = made_room || arena.committed() != 0;

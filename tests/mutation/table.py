@@ -186,7 +186,6 @@ MUTANTS = (
     Mutant("s12-oldest", "S12", "an answer 'not yet' does not keep the next requests from asking", Swap("kRequestsBetween", "0"), WAITING),
     Mutant("s12-growth", "S12", "the pool grows without asking for events", Swap("!is_captured(mine.lane) && process_some_events() != 0", "false"), LANES_OF_POOL),
     Mutant("s13-search", "S13", "an exhausted pool gives memory back and waits while a graph is captured", Replace("if (!events_.synchronize()) return nullptr;", 2), BLOCKS_OF_POOL),
-    Mutant("target-little", "pages", "four pages beyond what lives are free beside little that lives, too", Swap("live / kTargetPagesPart", "kMaxBytes"), KINDS),
     Mutant("target-ignored", "pages", "memory grows past what should be held while other memory would do", Swap("target_ != 0 && !exceeding_", "false"), TARGET),
     Mutant("target-final", "pages", "what should be held is a limit", Drop(), TARGET),
     Mutant("target-least", "pages", "memory grows past what should be held before all that lies free is used", Swap(", Pool::Growth::kLeast", ""), TARGET),
