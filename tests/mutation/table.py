@@ -583,7 +583,7 @@ MUTANTS = (
     Mutant("step-refused-number", "step", "a draw refuses its numbers when the schedule runs it", Swap("may_refuse_numbers(op, arguments)", "false"), PROGRAMS),
     Mutant("step-moves", "step", "what a step writes of a buffer is the same part each time", Swap("record_.storages[one.storage].maker ==", "!facts.writes[n] && record_.storages[one.storage].maker =="), PROGRAMS),
     Mutant("step-number", "step", "numbers that change are those of the record", Replace("static_cast<void>(n);"), PROGRAMS),
-    Mutant("step-equal-number", "step", "a step that changes to another program has the numbers of that one's record", Swap("call < calls", "call < 0"), PROGRAMS),
+    Mutant("step-equal-number", "step", "a step that changes to another program has the numbers of that one's record", Swap("call = 0", "call = calls"), PROGRAMS),
     Mutant("step-readers", "step", "a result takes the bytes of an operand that others read later", Swap("readers[one.storage] != 1 ||\n          last[one.storage] != &call ||", ""), PROGRAMS),
     Mutant("step-hidden", "step", "batch norm's statistics are not known to be written", Swap('native_batch_norm", true, 5},', 'native_batch_norm", false, 5},'), PROGRAMS),
     Mutant("step-hidden-rnn", "step", "an LSTM's workspace is not known to be written", Replace("static_cast<void>(known);"), PROGRAMS),
