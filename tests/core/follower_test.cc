@@ -109,13 +109,18 @@ TEST_CASE("A process is forked between two pieces, and its child has followers o
   // Two numbers that differ within a piece only.
   std::uint64_t first = 0, second = 0;
   for (int n = 0; n < 20; ++n) {
+    // A thread that begins holds locks of the address sanitizer, which its forks do not give back.
+    std::atomic<bool> begun{false};
     follower.begin(0, [&](const Follower::Turn& turn) {
       while (!turn.over()) {
         const Follower::Piece piece;
         ++first;
         ++second;
+        begun = true;
+        begun.notify_all();
       }
     });
+    begun.wait(false);
     const pid_t child = ::fork();
     if (child == 0) {
       const bool whole = first == second && follower.end() == nullptr;
