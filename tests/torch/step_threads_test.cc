@@ -1,4 +1,5 @@
 // Step programs beside other programs, threads and processes, and while a step is being planned.
+#include "csrc/torch/step/thread_count.h"
 #include "tests/catch.h"
 #include "tests/torch/step_subjects.h"
 
@@ -19,6 +20,7 @@ namespace {
 namespace nn = torch::nn;
 using berth::torch::StepProgram;
 using berth::torch::StepProgramStats;
+using berth::torch::step::ThreadCount;
 using torch::Tensor;
 
 }  // namespace
@@ -100,6 +102,56 @@ TEST_CASE("A thread of the body's finds what the step as written leaves there", 
     return Outcome{.tensors = left, .versions = {}, .stats = {}};
   };
   REQUIRE(same(run(false), run(true)));
+}
+
+TEST_CASE("A thread of the body's has the number of threads that it has without berth",
+          "[step][threads]") {
+  const int before = ThreadCount::now();
+  int fresh = 0;
+  std::thread([&] { fresh = ThreadCount::now(); }).join();
+  torch::set_num_threads(fresh + 1);  // which a thread has once it asks for it
+  const auto run = [](bool by_program) {
+    torch::manual_seed(7);
+    nn::Linear net(32, 64);
+    StepProgram program(waiting());
+    std::vector<int> seen;
+    for (int step = 0; step < 6; ++step) {
+      const Tensor x = torch::randn({1000, 32});
+      if (by_program) program.begin();
+      const Tensor out = torch::gelu(net->forward(x)).detach();  // large enough for several
+      if (step > 2)
+        std::thread([&] {
+          seen.push_back(ThreadCount::now());
+          (void)out.select(0, 0).mul(2);
+          seen.push_back(ThreadCount::now());
+          (void)out.mul(2);
+          seen.push_back(ThreadCount::now());
+        }).join();
+      (void)out.sum().item();
+      if (by_program) program.end();
+    }
+    if (by_program) REQUIRE(program.stats().diverged >= 2);
+    return seen;
+  };
+  const std::vector<int> plain = run(false);
+  REQUIRE(plain[1] == fresh);
+  REQUIRE(plain[2] == fresh + 1);
+  REQUIRE(run(true) == plain);
+  // So has a thread that runs steps without large operators.
+  std::vector<int> seen;
+  std::thread([&] {
+    nn::Linear net(4, 4);
+    StepProgram program(waiting());
+    for (int step = 0; step < 6; ++step) {
+      program.begin();
+      net->forward(torch::ones({2, 4})).sum().backward();
+      program.end();
+      seen.push_back(ThreadCount::now());
+    }
+    seen.push_back(program.stats().scheduled >= 3 ? fresh : 0);
+  }).join();
+  REQUIRE(seen == std::vector<int>(7, fresh));
+  torch::set_num_threads(before);
 }
 
 TEST_CASE("What a step has not written another thread takes as it is", "[step][threads]") {

@@ -154,6 +154,9 @@ class Ghost final : public OperatorListener {
   void end_compare(c10::ArrayRef<c10::IValue> arguments);
   // Runs what the body has called, gives the tensors that it holds their bytes.
   void catch_up();
+  // The same for a thread that is not the step's: what is run leaves no trace in it, such as
+  // libtorch's number of threads, which a thread's first large operator sets.
+  void catch_up_elsewhere();
   void diverge(std::string why);
   // Goes on as written: all that was called has run.
   void go_on_as_written(std::string_view why);

@@ -8,12 +8,16 @@
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/SmallVector.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -239,7 +243,7 @@ void Ghost::note_within(const c10::OperatorHandle& op, const c10::Stack& stack) 
       // The schedule makes it again later.
       barrier_->strayed = true;
       executor_->skip_barrier();
-      catch_up();
+      catch_up_elsewhere();
     });
 }
 
@@ -271,9 +275,40 @@ void Ghost::called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& st
   // mutant: threads-takes, threads-draws
   if (!draws && !argument) return;
   called_elsewhere_ = true;
-  diverge(fmt::format("{} is called on another thread, and {}", words_of(op),
-                      draws ? std::string("draws from a generator of the step")
-                            : fmt::format("takes a tensor of the step in argument {}", *argument)));
+  catch_up_elsewhere();
+  go_on_as_written(
+      fmt::format("{} is called on another thread, and {}", words_of(op),
+                  draws ? std::string("draws from a generator of the step")
+                        : fmt::format("takes a tensor of the step in argument {}", *argument)));
+}
+
+void Ghost::catch_up_elsewhere() {
+  const auto with_threads_of_process = [this] {
+    (void)at::get_num_threads();
+    catch_up();
+  };
+  std::exception_ptr error;
+  std::thread apart;
+  // Operators of other libraries may want locks that this thread holds, such as Python's.
+  // mutant: threads-trace
+  if (scheduled_->may_be_followed && !Spills::on()) {
+    try {
+      apart = std::thread([&] {
+        try {
+          with_threads_of_process();
+        } catch (...) {
+          error = std::current_exception();
+        }
+      });
+    } catch (const std::system_error&) {  // there is no thread to be had
+    }
+  }
+  if (!apart.joinable()) {
+    with_threads_of_process();
+    return;
+  }
+  apart.join();
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 bool Ghost::was_written(StorageNumber storage) const {

@@ -1,5 +1,7 @@
 #include "csrc/torch/step/modes.h"
 
+#include "csrc/torch/step/thread_count.h"
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -83,7 +85,7 @@ constexpr std::array<Mode, Modes::kCount> kModes = {{
      }},
     {"torch.inference_mode()",
      [] { return std::int64_t{c10::InferenceMode::is_enabled() ? 1 : 0}; }, [](std::int64_t) {}},
-    {"torch.set_num_threads()", [] { return std::int64_t{at::get_num_threads()}; },
+    {"torch.set_num_threads()", [] { return std::int64_t{ThreadCount::now()}; },
      [](std::int64_t threads) { at::set_num_threads(static_cast<int>(threads)); }},
     {"torch.set_flush_denormal()", near_zero, set_near_zero},
     {"fesetround()", [] { return std::int64_t{std::fegetround()}; },

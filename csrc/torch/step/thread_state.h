@@ -1,8 +1,8 @@
 #pragma once
 
 #include "csrc/torch/step/program.h"
+#include "csrc/torch/step/thread_count.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
@@ -16,7 +16,7 @@ namespace berth::torch::step {
 // What a thread has set that its kernels depend on: settings of libtorch, threads, streams.
 class ThreadState {
  public:
-  explicit ThreadState(const Program& program) : threads_(at::get_num_threads()) {
+  explicit ThreadState(const Program& program) : threads_(ThreadCount::now()) {
     for (const RecordedStorage& storage : program.storages) {
       const c10::Device device = storage.device;
       if (device.is_cpu() || (!streams_.empty() && streams_.back().device() == device)) continue;
@@ -27,7 +27,7 @@ class ThreadState {
   class Guard {
    public:
     explicit Guard(const ThreadState& state) : state_(state.state_) {
-      if (at::get_num_threads() != state.threads_) at::set_num_threads(state.threads_);
+      ThreadCount::set(state.threads_);
       for (const c10::Stream& stream : state.streams_) streams_.emplace_back(stream);
     }
 
