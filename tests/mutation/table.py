@@ -537,6 +537,7 @@ MUTANTS = (
     Mutant("data-shapes-most", "barrier", "a step that leaves its program has storages of its own sizes, and calls of another step's", Drop(), BARRIERS),
     Mutant("data-shapes-within", "barrier", "what an operator inside of a barrier keeps is taken for a batch", Drop(), BARRIERS),
     Mutant("data-shapes-equal", "barrier", "a program of equal shapes stays where a step has other ones by data", Drop(), BARRIERS),
+    Mutant("data-shapes-compared", "barrier", "programs part where data gave their records other shapes", Swap("varies && other.varies", "false"), BARRIERS),
     Mutant("data-shapes-chance", "barrier", "a mask that chose as many in both steps always does", NEVER, BARRIERS),
     Mutant("barrier-pending", "barrier", "what was put off does not count as written where a call runs with the body", Drop(), BARRIERS),
     Mutant("barrier-copied", "barrier", "small foreign bytes are read when the schedule runs", Swap("of == number", "of == number && !copy.defined()"), BARRIERS),

@@ -361,6 +361,28 @@ TEST_CASE("Shapes that data decide vary from the first step that has other ones"
   CHECK(stats.scheduled == kSteps - 3);
 }
 
+TEST_CASE("A step goes on in the program that its calls are those of, behind shapes by data, too",
+          "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [w = weights().requires_grad_(true)](int step) {
+      constexpr std::array kRows = {6, 7, 5, 9, 3, 7, 6, 10, 9};
+      constexpr std::array kKind = {0, 0, 1, 2, 1, 2, 1, 2, 1};
+      const auto at = static_cast<std::size_t>(step);
+      const Tensor x = torch::randn({12, 8}).matmul(w);
+      const Tensor some = x.index({torch::arange(12).lt(kRows.at(at))});
+      const Tensor kept = kKind.at(at) > 0 ? some.sigmoid() : some.tanh();
+      const Tensor loss = (kKind.at(at) > 1 ? kept.sigmoid() : kept.tanh()).square().sum();
+      loss.backward();
+      const Tensor left = torch::cat({loss.detach().reshape({1}), w.grad().flatten()});
+      w.mutable_grad().reset();
+      return left;
+    };
+  });
+  CAPTURE(stats.to_json());
+  CHECK(stats.programs == 3);
+  CHECK(stats.scheduled == kSteps - 6);
+}
+
 TEST_CASE("What an operator inside of a barrier keeps has a size by data", "[step][barrier]") {
   const auto stats = as_eager([] {
     return [w = weights().requires_grad_(true)](int step) {

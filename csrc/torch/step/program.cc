@@ -115,6 +115,16 @@ void find_twins(Program& program) {
 
 }  // namespace
 
+bool Operand::operator==(const Operand& other) const {
+  // mutant: data-shapes-compared
+  const bool both_vary = varies && other.varies;
+  return storage == other.storage && type == other.type && wrapped_number == other.wrapped_number &&
+         conjugate == other.conjugate && negative == other.negative && varies == other.varies &&
+         opaque == other.opaque && sizes.size() == other.sizes.size() &&
+         (both_vary || (moves == other.moves && offset == other.offset && sizes == other.sizes &&
+                        strides == other.strides));
+}
+
 bool same_call(const Call& a, const Call& b) {
   return &a.op.schema() == &b.op.schema() && a.gradients_on == b.gradients_on &&
          a.barrier == b.barrier && a.checked == b.checked && a.stream == b.stream &&

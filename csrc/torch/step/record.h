@@ -37,7 +37,8 @@ struct Operand {
   bool varies = false;  // data decide its shape, which is another in each step
   // No dense tensor, of which nothing is known but that. `storage` is kNoStorage.
   bool opaque = false;
-  bool operator==(const Operand&) const = default;
+  // Whether they are the same part. Of parts that vary each shape is one of many.
+  bool operator==(const Operand& other) const;
 };
 
 // One argument, or one thing that an operator returns.
