@@ -7,8 +7,10 @@
 #include "tests/support/lone_arena.h"
 #include "tests/support/random_kinds.h"
 #include "tests/support/random_plan.h"
+#include "tests/support/simulated_device.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -151,46 +153,53 @@ TEST_CASE("No two live blocks share a byte where kinds of steps come in random t
   REQUIRE(hits + buckets > others - buckets);
 }
 
-TEST_CASE("No two live blocks share a byte where steps of another kind come in between",
-          "[arena][property]") {
-  constexpr Bytes kScale = Bytes{1} << 14;  // so that the idle arena is lent
+namespace {
+
+// Steps of a plan with steps of another kind in between, whose requests find the arena at rest.
+struct OtherSteps {
+  static constexpr Bytes kScale = Bytes{1} << 14;  // so that the idle arena is lent
+
+  test::LoneArena& arena;
+  Arena::Pages pages;
   std::uint64_t hits = 0, lent = 0, lent_idle = 0;
-  for (unsigned seed = 1; seed <= 60; ++seed) {
-    CAPTURE(seed);
-    std::mt19937 random(seed);
-    const std::uint32_t count = seed % 5 == 0 ? 300 : 60;
-    const auto make_plan = [&] {
-      Plan plan = test::random_plan(count, 8, random);
-      plan.arena_bytes = 0;
-      for (Slot& slot : plan.sequences[0].slots) {
-        slot.offset *= kScale;
-        slot.requested *= kScale;
-        slot.size = slot.requested;
-        plan.arena_bytes = std::max(plan.arena_bytes, slot.offset + slot.size);
-      }
-      REQUIRE(verify(plan) == std::nullopt);
-      return plan;
+
+  static Plan make_plan(std::uint32_t count, std::mt19937& random) {
+    Plan plan = test::random_plan(count, 8, random);
+    plan.arena_bytes = 0;
+    for (Slot& slot : plan.sequences[0].slots) {
+      slot.offset *= kScale;
+      slot.requested *= kScale;
+      slot.size = slot.requested;
+      plan.arena_bytes = std::max(plan.arena_bytes, slot.offset + slot.size);
+    }
+    REQUIRE(verify(plan) == std::nullopt);
+    return plan;
+  }
+
+  // `before_each(ledger, now)` is called before each request.
+  void run(std::uint32_t count, std::uint64_t requests, std::mt19937& random,
+           const std::function<void(Ledger&, std::uint64_t)>& before_each) {
+    Plan plan;
+    const auto change_plan = [&] {
+      plan = make_plan(count, random);
+      REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), pages).ok());
+      arena.mark(0);
     };
-    Plan plan = make_plan();
-    const auto device = make_host_device(Bytes{1} << 40);
-    test::LoneArena arena(*device, 64);
-    REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Pages::kNow).ok());
-    arena.mark(0);
+    change_plan();
     Ledger ledger;
     std::multimap<std::uint64_t, void*> held;
     std::uint32_t next = 0, other = 0;  // requests of another kind that are still to come
-    for (std::uint64_t now = 0; now < 3000; ++now) {
+    for (std::uint64_t now = 0; now < requests; ++now) {
       while (!held.empty() && held.begin()->first <= now) {
         void* pointer = held.begin()->second;
         REQUIRE(arena.free(pointer).found);
         ledger.remove(pointer);
         held.erase(held.begin());
       }
+      before_each(ledger, now);
       if (next == 0 && other == 0 && random() % 4 == 0) other = 40 + random() % 100;
       if (random() % 1000 == 0) {
-        plan = make_plan();
-        REQUIRE(arena.activate(std::make_shared<const PlanLookup>(plan), Arena::Pages::kNow).ok());
-        arena.mark(0);
+        change_plan();
         next = 0;
       }
       const bool of_plan = other == 0;
@@ -215,9 +224,105 @@ TEST_CASE("No two live blocks share a byte where steps of another kind come in b
       }
     }
   }
+};
+
+// Has no pages, and says at random whether the device may be asked for some.
+struct Fickle final : PageSource {
+  std::mt19937& random;
+  explicit Fickle(std::mt19937& one) : random(one) {}
+  std::size_t move_pages(void*, std::size_t, std::size_t, LaneKey, bool) noexcept override {
+    return 0;
+  }
+  Bytes trim() noexcept override { return 0; }
+  bool may_grow(Bytes, Bytes) noexcept override { return random() % 2 == 0; }
+  bool let_go_of(ByteRange) noexcept override { return true; }
+};
+
+}  // namespace
+
+TEST_CASE("No two live blocks share a byte where steps of another kind come in between",
+          "[arena][property]") {
+  std::uint64_t hits = 0, lent = 0, lent_idle = 0;
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto device = make_host_device(Bytes{1} << 40);
+    test::LoneArena arena(*device, 64);
+    OtherSteps steps{.arena = arena, .pages = Arena::Pages::kNow};
+    steps.run(seed % 5 == 0 ? 300 : 60, 3000, random, [](Ledger&, std::uint64_t) {});
+    hits += steps.hits;
+    lent += steps.lent;
+    lent_idle += steps.lent_idle;
+  }
   REQUIRE(hits > 20000);
   REQUIRE(lent > 1000);
   REQUIRE(lent_idle > 1000);
+}
+
+TEST_CASE("No two live blocks share a byte where pages come one by one, go, and are lent",
+          "[arena][property][filling]") {
+  std::uint64_t hits = 0, lent = 0, lent_idle = 0, filled = 0, gone = 0, spared = 0, pages = 0;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed), events(seed + 1000);
+    test::SimulatedDevice device({.total_bytes = Bytes{1} << 31, .page_bytes = Bytes{1} << 16});
+    Fickle source(events);
+    test::LoneArena arena(device, 64, &source);
+    OtherSteps steps{.arena = arena, .pages = Arena::Pages::kAsUsed};
+    std::multimap<std::uint64_t, void*> held;   // what was lent by lend_spare()
+    std::multimap<std::uint64_t, Bytes> taken;  // pages, by lend()
+    steps.run(60, 1500, random, [&](Ledger& ledger, std::uint64_t now) {
+      while (!held.empty() && held.begin()->first <= now) {
+        REQUIRE(arena.free(held.begin()->second).found);
+        ledger.remove(held.begin()->second);
+        held.erase(held.begin());
+      }
+      while (!taken.empty() && taken.begin()->first <= now) {
+        arena.take_back(taken.begin()->second);
+        ledger.remove(reinterpret_cast<void*>(taken.begin()->second));
+        taken.erase(taken.begin());
+      }
+      const unsigned event = events() % 100;
+      if (event < 4) filled += arena.fill(events() % 2 == 0) ? 1 : 0;
+      if (event == 4) gone += arena.give_back();
+      if (event == 5) gone += arena.give_back_leftover();
+      const auto spare = static_cast<PageLender::Spare>(events() % 5);
+      if (event >= 6 && event < 12) {
+        const Arena::Outcome outcome =
+            arena.lend_spare({spare}, (1 + events() % 400) * OtherSteps::kScale / 4, 0,
+                             1'000'000 + now, event % 2 == 0 ? Arena::kMostLeft : 1 << 16);
+        if (outcome.pointer != nullptr) {
+          ++spared;
+          REQUIRE(ledger.add(outcome.pointer, outcome.size));
+          held.emplace(now + 1 + events() % 60, outcome.pointer);
+        }
+      }
+      if (event >= 12 && event < 15) {
+        std::vector<ByteRange> free;
+        arena.offer(spare, &free);
+        if (free.empty()) return;
+        const ByteRange bytes = free[events() % free.size()];
+        if (!arena.lend(0, bytes)) return;
+        ++pages;
+        REQUIRE(ledger.add(reinterpret_cast<void*>(bytes.first), bytes.size()));
+        taken.emplace(now + 1 + events() % 60, bytes.first);
+      }
+    });
+    for (const auto& [until, pointer] : held) REQUIRE(arena.free(pointer).found);
+    for (const auto& [until, first] : taken) arena.take_back(first);
+    REQUIRE(arena.is_valid() == "");
+    hits += steps.hits;
+    lent += steps.lent;
+    lent_idle += steps.lent_idle;
+  }
+  CAPTURE(hits, lent, lent_idle, filled, gone, spared, pages);
+  REQUIRE(hits > 50000);
+  REQUIRE(lent > 15000);
+  REQUIRE(lent_idle > 15000);
+  REQUIRE(filled > 3000);
+  REQUIRE(gone > 0);
+  REQUIRE(spared > 3000);
+  REQUIRE(pages > 3000);
 }
 
 TEST_CASE("One inserted or removed or resized or swapped request costs a handful of misses",
