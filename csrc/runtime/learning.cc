@@ -32,6 +32,8 @@ constexpr unsigned kFreeGrowths = 4;
 constexpr std::uint64_t kFewGrowths = 256;
 // Steps in which a plan of the folder is found, if there is one.
 constexpr std::uint64_t kFindingSteps = 8;
+// A limit is near where it leaves less than this part of what lives beside that.
+constexpr Bytes kNearLimit = 16;
 
 }  // namespace
 
@@ -323,16 +325,21 @@ void Learning::end_window(std::uint64_t requests, Notes& notes) {
   if (options_.learns) watch_misses(made, hits, astray);
 }
 
-// A plan that changes more of what is mapped than the pool alone is set aside.
+// A plan that changes more of what is mapped than the pool alone is set aside. Near a limit it
+// stays: there it finds room where the pool alone does not.
 void Learning::compare_with_pool(bool hit, Notes& notes) {
   const DeviceProperties& properties = store_.properties();
   if (!properties.aliases || !properties.asynchronous) return;
   using Turn = Trial::Turn;
+  const Bytes room = store_.room(), live = counters_.live_peak;
+  const bool near_limit = room != kMaxBytes && store_.held() + room < live + live / kNearLimit;
+  // mutant: trial-near-limit
+  const bool may_turn = planner_idle() && !looks() && !near_limit;
   const Trial::Step step{.changes = store_.changes(),
                          .plan = arena_.plan().get(),
                          .hit = hit,
                          .handles = arena_.committed() / store_.handle_bytes(),
-                         .may_turn = planner_idle() && !looks()};
+                         .may_turn = may_turn};
   switch (trial_.step_ended(step)) {
     case Turn::kGoOn:
       return;

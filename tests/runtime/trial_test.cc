@@ -167,8 +167,10 @@ namespace {
 // Whose steps begin alike and go on with blocks of any sizes, freed in any order.
 class Irregular {
  public:
-  explicit Irregular(std::uint64_t seed)
-      : random_(seed), allocator_(device_, options(seed % 2 == 0 ? 24 * kPage : 0)) {}
+  explicit Irregular(std::uint64_t seed, Bytes limit = 0)
+      : limited_(limit != 0),
+        random_(seed),
+        allocator_(device_, options(seed % 2 == 0 ? 24 * kPage : 0, limit)) {}
   Irregular(const Irregular&) = delete;
   Irregular& operator=(const Irregular&) = delete;
 
@@ -186,18 +188,23 @@ class Irregular {
 
  private:
   static constexpr Bytes kPage = 65536;
-  static Allocator::Options options(Bytes handle) {
+  static Allocator::Options options(Bytes handle, Bytes limit) {
     Allocator::Options options;
     options.config.handle = handle;
+    options.config.memory_limit = limit;
     options.start_threads = false;
     return options;
   }
   void ask(Bytes size) {
     const LaneKey lane = random_() % 16 == 0;
-    blocks_.push_back({allocator_.allocate(size, lane), size, lane});
+    try {
+      blocks_.push_back({allocator_.allocate(size, lane), size, lane});
+    } catch (const Error&) {  // under a limit: a program that goes on without
+      REQUIRE(limited_);
+    }
   }
   void free_some(std::size_t count) {
-    for (; count > 0; --count) {
+    for (; count > 0 && !blocks_.empty(); --count) {
       std::swap(blocks_[random_() % blocks_.size()], blocks_.back());
       device_.touch(blocks_.back().lane, blocks_.back().pointer, blocks_.back().size);
       REQUIRE(allocator_.free(blocks_.back().pointer) == Allocator::FreeOutcome::kDone);
@@ -210,6 +217,7 @@ class Irregular {
     Bytes size = 0;
     LaneKey lane = 0;
   };
+  const bool limited_;
   std::mt19937_64 random_;
   test::SimulatedDevice device_{
       {.total_bytes = Bytes{1} << 30, .page_bytes = kPage, .handles = true}};
@@ -237,4 +245,25 @@ TEST_CASE("A plan is set aside and comes back while blocks live", "[runtime][tri
   }
   CHECK(aside > 0);
   CHECK(back > 0);
+}
+
+TEST_CASE("No plan is set aside near a limit", "[runtime][trial]") {
+  std::uint64_t aside = 0, near_limit = 0, hits = 0;
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    CAPTURE(seed);
+    const auto run = [&](Bytes limit) {
+      Irregular program(seed, limit);
+      for (int i = 0; i < 6; ++i) program.step(true);
+      for (int i = 0; i < 150; ++i) program.step(false);
+      return program.allocator().stats();
+    };
+    const Stats free = run(0);
+    const Stats tight = run(free.live_peak + free.live_peak / 32);
+    aside += free.plans_set_aside;
+    near_limit += tight.plans_set_aside;
+    hits += tight.hits;
+  }
+  CHECK(aside > 2);
+  CHECK(near_limit == 0);
+  CHECK(hits > 1000);
 }
