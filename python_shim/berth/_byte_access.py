@@ -637,7 +637,7 @@ class Watch:
                 return
             if _INDUCTOR in sys.modules:
                 _watch_graphs(sys.modules[_INDUCTOR])
-            else:
+            elif sys.meta_path is not None:
                 sys.meta_path.insert(0, _Imports)
             distributed = sys.modules.get("torch.nn.parallel.distributed")
             if distributed is not None and hasattr(distributed.DistributedDataParallel, "_pre_forward"):
@@ -689,7 +689,7 @@ class Watch:
             _watches -= 1
             if _watches > 0:
                 return
-            if _Imports in sys.meta_path:
+            if _Imports in (sys.meta_path or ()):  # none where Python is about to end
                 sys.meta_path.remove(_Imports)
             while _functions:
                 setattr(*_functions.pop())

@@ -286,8 +286,9 @@ class StepProgram:
             _tell_parameters()
 
     def __del__(self) -> None:
-        if self._program is not None:
-            self._adapter.free_step_program(self._program)
+        freed, self._program = self._program, None
+        if freed is not None:
+            self._adapter.free_step_program(freed)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -311,6 +312,9 @@ class StepProgram:
 
     def end(self, failed: bool = False) -> None:
         """Ends the step that begin() began. failed: an exception left its body. Raises what its operators raise."""
+        if self._program is None:  # Python's collector came to __del__() before it closed a generator within the step
+            self._watch.__exit__()
+            return
         try:
             takes_over = self._adapter.end_step(self._program, failed)
         finally:

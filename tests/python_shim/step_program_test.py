@@ -516,6 +516,28 @@ print(program.stats().scheduled)
         )
         self.assertEqual(self.python(program, "x").splitlines(), ["'mine' True", "3"])
 
+    def test_a_step_that_python_leaves_open_as_it_ends_is_closed_without_a_word(self):
+        program = (
+            PREAMBLE
+            + """
+import berth
+program, weight = berth.StepProgram(plan_wait=1e9), torch.randn(32, 32)
+
+def steps():
+    while True:
+        with program.step():
+            yield (weight @ weight).sum().item()
+
+loop = steps()
+for step in range(6):
+    next(loop)
+print(program.stats().scheduled)
+"""
+        )
+        self.assertEqual(
+            (self.python(program, fork=False), self.stderr), ("3\n", "")
+        )  # a fork ends without Python's end
+
     def test_engines_go_by_the_names_of_papers_and_of_users(self):
         program = (
             TRAINS
