@@ -157,7 +157,8 @@ TEST_CASE("A draw whose length data decide may stand in a step that sets its gen
             const Tensor counts = torch::poisson(x.mul(3 + step)), after = torch::randn({8, 8});
             const Tensor before = torch::rand({8, 8});
             torch::manual_seed(step);
-            const Tensor again = torch::poisson(x) + torch::bernoulli(x.clamp(0, 1));
+            const Tensor again = torch::poisson(x) + torch::bernoulli(x.clamp(0, 1)) +
+                                 torch::rrelu(x - 1, 0.1, 0.5, true);
             return (counts + again).matmul(w).matmul(before + after + torch::rand({8, 8})).sum();
           };
         },

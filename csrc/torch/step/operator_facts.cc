@@ -94,7 +94,7 @@ Integers integers_of(at::ScalarType type) {
 }
 
 // Draws that move their generator on as shapes and numbers say, whatever tensors hold.
-constexpr std::array<std::string_view, 22> kDrawsByShape = {
+constexpr std::array<std::string_view, 21> kDrawsByShape = {
     "aten::_scaled_dot_product_cudnn_attention",
     "aten::_scaled_dot_product_efficient_attention",
     "aten::_scaled_dot_product_flash_attention",
@@ -114,7 +114,6 @@ constexpr std::array<std::string_view, 22> kDrawsByShape = {
     "aten::random",
     "aten::random_",
     "aten::randperm",
-    "aten::rrelu_with_noise",
     "aten::uniform",
     "aten::uniform_"};
 
