@@ -477,6 +477,18 @@ TEST_CASE("What fails by what its arguments hold fails where it is called", "[st
   CHECK(stats.scheduled > 2);
 }
 
+TEST_CASE("A tensor that is twice in a list has the version that it has without berth",
+          "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [](int) {
+      const Tensor x = torch::rand({8}), part = x.slice(0, 0, 4), other = torch::rand({4});
+      torch::_foreach_add_({part, other, part, x}, 1);
+      return x.sum() + other.sum() + static_cast<double>(x._version() * 100 + other._version());
+    };
+  });
+  CHECK(stats.scheduled == kSteps - 2);
+}
+
 TEST_CASE("Behind a call that failed another program goes on from what was drawn",
           "[step][barrier]") {
   const auto stats = as_eager([] {

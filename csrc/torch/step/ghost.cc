@@ -153,9 +153,16 @@ void Ghost::make_results(const Call& expected, c10::Stack* stack, c10::Stack rea
     as_they_came |= one.argument != ResultTensor::kNew;
   if (as_they_came || !expected.versions.empty())
     for_each_operand([&](const at::Tensor& tensor) { operands.push_back(tensor); });
+  // Several operands may have one counter: it goes on from where it was by what was recorded.
+  c10::SmallVector<std::uint32_t, 4> versions;
   for (const auto& [operand, steps] : expected.versions)
-    for (std::uint32_t n = 0; n < steps; ++n)
-      operands[operand].unsafeGetTensorImpl()->bump_version();
+    versions.push_back(
+        operands[operand].unsafeGetTensorImpl()->version_counter().current_version() + steps);
+  for (std::size_t n = 0; n < versions.size(); ++n) {
+    at::TensorImpl* const one = operands[expected.versions[n].first].unsafeGetTensorImpl();
+    // mutant: step-versions
+    while (one->version_counter().current_version() < versions[n]) one->bump_version();
+  }
   // A result may share the bytes of an argument without its schema saying so.
   c10::SmallVector<std::pair<StorageNumber, c10::Storage>, 4> shared;
   for (const ResultTensor& one : expected.result_tensors)
