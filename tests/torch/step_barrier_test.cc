@@ -477,6 +477,26 @@ TEST_CASE("What fails by what its arguments hold fails where it is called", "[st
   CHECK(stats.scheduled > 2);
 }
 
+TEST_CASE("Room that the body writes before an operator writes a part of it has what it wrote",
+          "[step][barrier]") {
+  for (const bool whole : {false, true}) {
+    const auto stats = as_eager([whole] {
+      return [whole](int step) {
+        const Tensor x = torch::rand({2048});
+        Tensor room = torch::empty({2048});  // as torch.tensor(list) does
+        std::fill_n(room.data_ptr<float>(), 2048, 1.0F + static_cast<float>(step));
+        if (whole)
+          room.zero_();
+        else
+          room.slice(0, 0, 3).fill_(5);
+        return x.mul(2).dot(room);
+      };
+    });
+    CAPTURE(whole, stats.to_json());
+    CHECK(stats.scheduled == kSteps - 2);
+  }
+}
+
 TEST_CASE("A tensor that is twice in a list has the version that it has without berth",
           "[step][barrier]") {
   const auto stats = as_eager([] {

@@ -23,15 +23,15 @@ namespace {
 
 namespace jit = ::torch::jit;
 
-constexpr std::size_t kKinds = 3;
+constexpr std::size_t kGroupKinds = 3;
 
-std::array<c10::Symbol, kKinds> kinds() {
+std::array<c10::Symbol, kGroupKinds> kinds() {
   return {c10::Symbol::prim("TensorExprGroup"), c10::Symbol::prim("FusionGroup"),
           c10::Symbol::prim("oneDNNFusionGroup")};
 }
 
 // Libtorch's own operators: never destroyed, since graphs point to them.
-auto& originals = *new std::array<std::shared_ptr<jit::Operator>, kKinds>;
+auto& originals = *new std::array<std::shared_ptr<jit::Operator>, kGroupKinds>;
 
 void run_seen(jit::Operation& kernel, std::size_t inputs, jit::Stack& stack) {
   if (!c10::impl::tls_is_dispatch_key_included(kTapKey) || stack.size() < inputs) {

@@ -36,7 +36,7 @@ bool same_result(const Result& a, const Result& b) {
 constexpr Bytes kSmallRoom = 4096;
 
 // Room that is read before an operator has filled it the body has filled.
-void find_what_the_body_fills(StepRecord& record) {
+void find_what_the_body_fills(StepRecord& record, const StepRecord& second) {
   std::vector<const Call*> first_use(record.storages.size(), nullptr);
   for (const Call& call : record.calls)
     for (const Operand& operand : call.operands)
@@ -49,6 +49,7 @@ void find_what_the_body_fills(StepRecord& record) {
     const Call* const user = first_use[made];
     call.by_body =
         record.storages[made].bytes <= kSmallRoom || user == nullptr || !facts_of(user->op).fills ||
+        record.storages[made].written_by_body || second.storages[made].written_by_body ||
         std::none_of(user->writes.begin(), user->writes.end(), [&](std::uint32_t operand) {
           return user->operands[operand].storage == made;
         });
@@ -270,7 +271,7 @@ std::uint64_t hash_of(const StepRecord& record) {
 
 Program make_program(StepRecord first, const StepRecord& second) {
   Program program;
-  find_what_the_body_fills(first);
+  find_what_the_body_fills(first, second);
   for (std::size_t n = 0; n < first.calls.size(); ++n) {
     Call& call = first.calls[n];
     call.ns = std::min(call.ns, second.calls[n].ns);

@@ -176,6 +176,8 @@ struct RecordedStorage {
   bool shared = false;
   // From outside, where an operator inside of a barrier of this step made it.
   bool made_within = false;
+  // The body wrote it by its address before the first operator used it: see written_rooms.h.
+  bool written_by_body = false;
   bool varies = false;    // has another size in each step: `bytes` is the most that was seen
   bool outlives = false;  // somebody has it after the step
   // So many calls the body had made when nobody but the operators had it any more; kNever: it

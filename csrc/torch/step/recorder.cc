@@ -259,6 +259,8 @@ void Recorder::describe_arguments(Call& call, c10::ArrayRef<c10::IValue> argumen
       one = describe(tensor, number_of(tensor, RecordedStorage::kFromOutside));
       // mutant: step-moves
       one.moves = record_.storages[one.storage].maker == RecordedStorage::kFromOutside;
+      // mutant: step-written-room
+      if (rooms_.take_written(one.storage)) record_.storages[one.storage].written_by_body = true;
     });
   }
 }
@@ -637,6 +639,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   // mutant: barrier-resized
   forget_sizes(call);
   describe_results(call, results, operands);
+  if (facts.allocates && !call.barrier && call.result_tensors.front().operand.storage != kNoStorage)
+    rooms_.note_made(call.result_tensors.front().operand.storage,
+                     results.front().toTensor().storage());
   // A result may share the bytes of an argument without its schema saying so.
   for (const ResultTensor& made : call.result_tensors)
     for (const std::uint32_t one : call.copied)

@@ -10,6 +10,7 @@
 #include "csrc/torch/step/record.h"
 #include "csrc/torch/step/streams.h"
 #include "csrc/torch/step/tap.h"
+#include "csrc/torch/step/written_rooms.h"
 
 #include <c10/core/StorageImpl.h>
 
@@ -126,6 +127,7 @@ class Recorder final : public OperatorListener {
     std::uint32_t call = kNone, request = kNone;  // kNone: not known
   };
   std::unordered_map<const c10::StorageImpl*, Within> within_;
+  WrittenRooms rooms_;
 };
 
 }  // namespace berth::torch::step
