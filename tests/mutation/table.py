@@ -546,6 +546,7 @@ MUTANTS = (
     Mutant("barrier-wrote", "barrier", "what a barrier writes beside its arguments does not belong to it", Swap("describe_wrote(call, wrote);", "", 2), BARRIERS),
     Mutant("barrier-modes", "barrier", "a call under other modes is the program's", Swap("!expected.modes->are_now()", "false"), BARRIERS),
     Mutant("barrier-modes-set", "barrier", "a call that is put off runs under the modes of then", Swap("modes_.use(*call.modes", "static_cast<void>(modes_"), BARRIERS),
+    Mutant("step-number-kind", "barrier", "a number of another kind is refused when the schedule runs its call", Swap("may_refuse_number(op, arguments, n, argument.value) ||", ""), BARRIERS),
     Mutant("step-written-room", "barrier", "what the body wrote before an operator did is lost", Drop(), BARRIERS),
     Mutant("step-versions", "barrier", "a counter of several operands counts once for each", Replace("for (std::uint32_t k = 0; k < expected.versions[n].second; ++k) one->bump_version();"), BARRIERS),
     Mutant("barrier-checked", "barrier", "what may fail by data is put off", Replace("call.checked = false;"), BARRIERS),

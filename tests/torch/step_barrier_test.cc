@@ -477,6 +477,46 @@ TEST_CASE("What fails by what its arguments hold fails where it is called", "[st
   CHECK(stats.scheduled > 2);
 }
 
+TEST_CASE("A number of another kind is refused where the operator is called", "[step][barrier]") {
+  // What is called with 1 in the first steps, and with a number that it refuses in the last ones.
+  const auto refused_at_call = [](const std::function<Tensor(const Tensor&, double)>& call,
+                                  double refused) {
+    const auto stats = as_eager([&] {
+      return [=](int step) {
+        const Tensor x = torch::rand({4, 8}).mul(4), kept = x.mul(2);
+        double caught = 0;
+        Tensor made = kept;
+        try {
+          made = call(x, step < kSteps - 2 ? 1 + 0.1 * step : refused);
+        } catch (const std::exception&) {
+          caught = 1;
+        }
+        return (made.to(torch::kFloat) + kept).sum() + caught;
+      };
+    });
+    CAPTURE(stats.to_json());
+    CHECK(stats.scheduled == kSteps - 4);
+    CHECK(stats.diverged == 2);
+  };
+  const auto half = [](const Tensor& x) { return x.to(torch::kHalf); };
+  refused_at_call([](const Tensor& x, double by) { return torch::huber_loss(x, x.neg(), 0, by); },
+                  -1);
+  refused_at_call([](const Tensor& x, double by) { return torch::celu(x, by); }, 0);
+  refused_at_call([&](const Tensor& x, double by) { return half(x).masked_fill(x.gt(1), by); },
+                  -1e5);
+  refused_at_call([](const Tensor& x, double by) { return x.to(torch::kByte).clamp_max(by); }, 1e3);
+  refused_at_call([](const Tensor& x, double by) { return x.add(x, by); }, 1e39);
+  // Numbers of any sign are numbers to most operators.
+  const auto stats = as_eager([] {
+    return [](int step) {
+      const Tensor x = torch::rand({4, 8});
+      const Tensor y = x.add(x, step % 2 == 0 ? 1.0 : -2.0).mul(step - 4);
+      return torch::leaky_relu(y, 0.1 * (step - 3)).sum();
+    };
+  });
+  CHECK(stats.scheduled == kSteps - 2);
+}
+
 TEST_CASE("Room that the body writes before an operator writes a part of it has what it wrote",
           "[step][barrier]") {
   for (const bool whole : {false, true}) {

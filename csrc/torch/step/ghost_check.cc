@@ -4,6 +4,7 @@
 #include "csrc/torch/step/generators.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/ghost_storage.h"
+#include "csrc/torch/step/number_checks.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
@@ -110,8 +111,9 @@ bool Ghost::check(const Call& expected, const c10::OperatorHandle& op,
     const bool is_number =
         argument.scalar && value.tagKind() == argument.value.tagKind() &&
         (!value.isList() || value.toListRef().size() == argument.value.toListRef().size());
-    // mutant: step-refused-number
-    if (is_number && expected.random && may_refuse_numbers(op, arguments)) {
+    // mutant: step-refused-number, step-number-kind
+    if (is_number && (may_refuse_number(op, arguments, n, argument.value) ||
+                      (expected.random && may_refuse_numbers(op, arguments)))) {
       *what = "a number that it may refuse";
       return false;
     }

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "csrc/torch/step/record.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+namespace berth::torch::step {
+
+// Whether a call may refuse a number, or a list of them, that is another than the recorded one.
+// Never false where its kernel refuses it and has taken the recorded one, as far as is known:
+// - a number must fit the types of the call's tensors;
+// - a number with another sign, zero, infinite or none is another kind of number, but to
+//   operators that take all kinds.
+// `n`: the argument. Draws have may_refuse_numbers() beside. O(tensors).
+[[nodiscard]] bool may_refuse_number(const c10::OperatorHandle& op,
+                                     c10::ArrayRef<c10::IValue> arguments, std::size_t n,
+                                     const c10::IValue& recorded);
+
+}  // namespace berth::torch::step
