@@ -517,6 +517,34 @@ TEST_CASE("A number of another kind is refused where the operator is called", "[
   CHECK(stats.scheduled == kSteps - 2);
 }
 
+namespace {
+
+// A handler of warnings as Python's bindings set one.
+struct Counted final : c10::WarningHandler {
+  int count = 0;
+  void process(const c10::Warning&) override { ++count; }
+};
+
+}  // namespace
+
+TEST_CASE("A kernel that warns does so where it is called", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [](int) {
+      const Tensor x = torch::rand({1, 8}), y = x.mul(2);
+      Counted warnings;
+      Tensor spread;
+      {
+        const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+        spread = y.std(0);  // of one row: there is none
+      }
+      return y.sum() + spread.isnan().sum() + warnings.count;
+    };
+  });
+  CAPTURE(stats.to_json());
+  CHECK(stats.scheduled == kSteps - 2);
+  CHECK(stats.barriers == 1);
+}
+
 TEST_CASE("Room that the body writes before an operator writes a part of it has what it wrote",
           "[step][barrier]") {
   for (const bool whole : {false, true}) {

@@ -3,6 +3,7 @@
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/kernel_cost.h"
+#include "csrc/torch/step/kernel_warnings.h"
 #include "csrc/torch/step/libraries.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/profilers.h"
@@ -593,6 +594,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   c10::Stack taken;  // what the kernel takes from the stack
   if (hidden_) taken.assign(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
   std::vector<StorageNumber> wrote;
+  bool warned = false;
   {
     // What measures a kernel its threads must not have, and stands where a profiler would begin.
     std::optional<KernelCost> cost;
@@ -607,7 +609,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
       lock.unlock();
       run_kernel_told(op, keys, stack);
     } else {
+      const KernelWarnings warnings;
       run_kernel(op, keys, stack);
+      // mutant: barrier-warns
+      warned = warnings.any() && !facts.allocates;
     }
     const auto results = last_of(*stack, stack->size() - below);
     call.ns = cost ? cost->ns(results) : elapsed.ns();
@@ -631,7 +636,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   if (call.keeps) count_all_written(call);
   // The body's own tensors have another shape behind it.
   // mutant: barrier-reshaped
-  if (call.keeps || !call.resized.empty() || changes_shapes(call, results, operands, written)) {
+  if (call.keeps || warned || !call.resized.empty() ||
+      changes_shapes(call, results, operands, written)) {
     call.barrier = call.host_read = true;
     call.checked = call.by_body = false;
     call.copied.clear();
