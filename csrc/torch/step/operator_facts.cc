@@ -354,6 +354,29 @@ void declare_pure(std::string_view name) {
   if (pure.names.emplace(name).second) pure.declared.fetch_add(1, std::memory_order_release);
 }
 
+bool is_overridden(const c10::OperatorHandle& op) {
+  if (!is_libtorchs(op)) return false;
+  constexpr std::array<std::string_view, 5> kKeys = {
+      "CPU", "CUDA", "CompositeExplicitAutograd[alias]",
+      "CompositeExplicitAutogradNonFunctional[alias]", "CompositeImplicitAutograd[alias]"};
+  // A line for each kernel: its key, where it was registered, and what it takes. One that was
+  // replaced is inactive; of one in Python nobody knows what it takes.
+  const std::string registrations = op.dumpState();
+  std::string_view left = registrations;
+  while (!left.empty()) {
+    const std::string_view line = left.substr(0, left.find('\n'));
+    left.remove_prefix(std::min(left.size(), line.size() + 1));
+    for (const std::string_view key : kKeys) {
+      if (!line.starts_with(key)) continue;
+      const std::string_view rest = line.substr(key.size());
+      // mutant: barrier-overridden
+      if (rest.starts_with(" (inactive): ")) return true;
+      if (rest.starts_with(": ") && rest.find(" :: (none)") != rest.npos) return true;
+    }
+  }
+  return false;
+}
+
 bool may_refuse_numbers(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   const std::string& name = op.schema().name();
   const bool integers =

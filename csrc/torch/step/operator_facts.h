@@ -90,6 +90,9 @@ std::optional<std::size_t> find_argument(const c10::OperatorHandle& op, const c1
 
 // Why no step program may have this call; empty where one may.
 [[nodiscard]] std::string why_refused(const c10::OperatorHandle& op);
+// Whether somebody has registered a kernel for an operator of libtorch's beside libtorch's own, on
+// the CPU, on CUDA or for all devices: what it does nobody knows. O(registrations): some 20 us.
+[[nodiscard]] bool is_overridden(const c10::OperatorHandle& op);
 // Whether the call must run when it is called, whatever its tensors are: it is opaque, or what they
 // hold decides about the shape of its result.
 [[nodiscard]] bool is_barrier(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);

@@ -106,9 +106,10 @@ void find_twins(Program& program) {
           !whole || as_result != result.operand || readers[one.storage] != 1 ||
           last[one.storage] != &call || times != 1)
         continue;
-      if (n == 0 && facts.in_place && call.arguments.front().form == Form::kTensor)
+      if (n == 0 && facts.in_place && call.arguments.front().form == Form::kTensor &&
+          !is_overridden(*facts.in_place))
         call.twin = Twin{*facts.in_place, true, n};
-      else if (facts.out)
+      else if (facts.out && !is_overridden(*facts.out))
         call.twin = Twin{*facts.out, false, n};
     }
   }

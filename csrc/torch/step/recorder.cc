@@ -561,8 +561,8 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   call.autocast = autocast_now();
   call.random = facts.random;
   // mutant: barrier-objects
-  call.barrier = keys.has(kCompositeKey) || is_barrier(op, given()) || !can_be_kept(given()) ||
-                 any_opaque(given());
+  call.barrier = keys.has(kCompositeKey) || is_barrier(op, given()) || is_overridden(op) ||
+                 !can_be_kept(given()) || any_opaque(given());
   call.host_read = facts.host_read || call.barrier;
   call.backward = ::torch::autograd::get_current_graph_task_id() != -1;
   describe_arguments(call, given());
