@@ -7,11 +7,11 @@
 
 namespace berth::torch::step {
 
-// Whether a call may refuse a number, or a list of them, that is another than the recorded one.
-// Never false where its kernel refuses it and has taken the recorded one, as far as is known:
+// Whether a call may refuse a number, or a list of them, that is another than the recorded one:
 // - a number must fit the types of the call's tensors;
 // - a number with another sign, zero, infinite or none is another kind of number, but to
 //   operators that take all kinds.
+// What a kernel refuses among numbers of one kind is not seen, as bounds of hardtanh() that cross.
 // `n`: the argument. Draws have may_refuse_numbers() beside. O(tensors).
 [[nodiscard]] bool may_refuse_number(const c10::OperatorHandle& op,
                                      c10::ArrayRef<c10::IValue> arguments, std::size_t n,

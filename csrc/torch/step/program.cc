@@ -35,7 +35,8 @@ bool same_result(const Result& a, const Result& b) {
 // the same calls agree about them.
 constexpr Bytes kSmallRoom = 4096;
 
-// Room that is read before an operator has filled it the body has filled.
+// The body has filled room that is read before an operator has filled it, or that it was seen to
+// write (written_rooms.h).
 void find_what_the_body_fills(StepRecord& record, const StepRecord& second) {
   std::vector<const Call*> first_use(record.storages.size(), nullptr);
   for (const Call& call : record.calls)
