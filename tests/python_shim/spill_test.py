@@ -34,7 +34,7 @@ from support import ProgramCase, run
 SMALL_LIBRARIES = {"CUBLAS_WORKSPACE_CONFIG": ":16:8", "CUBLASLT_WORKSPACE_SIZE": "16"}
 
 
-class Spills(ProgramCase):
+class SpillCase(ProgramCase):
     def answer(self, text, *arguments, standin=(), **variables):
         self.write("program.py", text)
         result = run(
@@ -52,6 +52,8 @@ class Spills(ProgramCase):
         wide.pop("peak"), wide.pop("spilled")
         return wide, tight
 
+
+class Spills(SpillCase):
     def test_trains_in_a_quarter(self):
         """The step takes 48 MiB."""
         for variant in ("elements", "lists"):
@@ -262,6 +264,24 @@ class Spills(ProgramCase):
         self.assertEqual([bool(one) for one in found["errors"]], [False, True, False], found)
         self.assertIn("of tensors are on the host, of 60.0 MiB that host_memory allows", found["errors"][1])
 
+    def test_no_room_for_one_operator(self):
+        found = self.answer(ENDS, "cpu", 12 << 20, 1 << 30, "operator")
+        self.assertEqual([bool(one) for one in found["errors"]], [False, True, False], found)
+        # Beside the message of the allocator: which operator, and what it needs.
+        said = r"could go to the host: aten::\w+ uses .+iB and requests .+iB beside these"
+        self.assertRegex(found["errors"][1], said)
+
+    def test_cuda(self):
+        """Kernels compute nothing on the stand-in: what counts is that it runs, in the memory that it has."""
+        for variant, limit in (("elements", 96 << 20), ("lists", 96 << 20), ("own", 128 << 20)):
+            with self.subTest(variant):
+                found = self.answer(TRAINS, "cuda", limit, 1 << 30, variant)
+                self.assertLessEqual(found["peak"], limit)
+                self.assertGreater(found["spilled"], 0)
+                self.assertGreaterEqual(found["scheduled"], 3)
+
+
+class HostMemory(SpillCase):
     def test_schedules_keep_to_the_host_memory(self):
         """Half of what the fastest schedule has there is met with more recomputation, or both sizes are told."""
         met = 0
@@ -284,22 +304,6 @@ class Spills(ProgramCase):
                     else:
                         self.assertLessEqual(found["predicted"], 1.02 * budget, found)
         self.assertGreaterEqual(met, 4)
-
-    def test_no_room_for_one_operator(self):
-        found = self.answer(ENDS, "cpu", 12 << 20, 1 << 30, "operator")
-        self.assertEqual([bool(one) for one in found["errors"]], [False, True, False], found)
-        # Beside the message of the allocator: which operator, and what it needs.
-        said = r"could go to the host: aten::\w+ uses .+iB and requests .+iB beside these"
-        self.assertRegex(found["errors"][1], said)
-
-    def test_cuda(self):
-        """Kernels compute nothing on the stand-in: what counts is that it runs, in the memory that it has."""
-        for variant, limit in (("elements", 96 << 20), ("lists", 96 << 20), ("own", 128 << 20)):
-            with self.subTest(variant):
-                found = self.answer(TRAINS, "cuda", limit, 1 << 30, variant)
-                self.assertLessEqual(found["peak"], limit)
-                self.assertGreater(found["spilled"], 0)
-                self.assertGreaterEqual(found["scheduled"], 3)
 
 
 if __name__ == "__main__":
