@@ -46,7 +46,14 @@ Status PageStore::take(Bytes size) noexcept {
 Bytes PageStore::room() const noexcept {
   Bytes most = limit_ == 0 ? kMaxBytes : limit_;
   if (refused_at_ != 0) most = std::min(most, refused_at_);
-  return most == kMaxBytes ? most : most - std::min(most, held_);
+  const Bytes own = most == kMaxBytes ? most : most - std::min(most, held_);
+  // mutant: room-of-others
+  return std::min(own, device_.room());
+}
+
+bool PageStore::is_near_limit(Bytes live, Bytes part) const noexcept {
+  const Bytes left = room();
+  return left != kMaxBytes && held_ + left < live + live / part;
 }
 
 Bytes PageStore::handle_bytes() const noexcept {

@@ -49,6 +49,8 @@ class PageStore final : public ForwardingDevice {
   };
 
   explicit PageStore(Device& device, Watcher* watcher = nullptr);
+  PageStore(const PageStore&) = delete;
+  PageStore& operator=(const PageStore&) = delete;
 
   // The most that may be held; what is held already stays. 0 is no limit.
   void set_limit(Bytes limit) noexcept;
@@ -106,8 +108,12 @@ class PageStore final : public ForwardingDevice {
   void use_at(void* to, void* from, Bytes size) noexcept;
 
   Status free_bytes(Bytes* free) noexcept override;
-  // What the limit leaves; without one, what is left of where the device refused pages last.
+  // What the limit leaves; without one, what is left of where the device refused pages last. No
+  // more than the device says, which may be a store that others have, too.
   [[nodiscard]] Bytes room() const noexcept override;
+  // Whether there is a limit, and what it leaves beside `live` bytes is less than a `part`th of
+  // these.
+  [[nodiscard]] bool is_near_limit(Bytes live, Bytes part) const noexcept;
   // What set_handle() says; until it is called, what the device says.
   [[nodiscard]] Bytes handle_bytes() const noexcept override;
   [[nodiscard]] std::string describe(const Status& status) const override;

@@ -108,8 +108,6 @@ struct Allocator::State {
   Bytes trim() noexcept;
   // The pages that the arena still needs, as far as that raises no peak.
   void fill_arena(bool marked) noexcept;
-  // Whether the limit, or where the device refused, is hardly above what lived at most.
-  [[nodiscard]] bool is_near_limit() const noexcept;
   // Whether there is room for twice what lived at most.
   [[nodiscard]] bool is_ample() noexcept;
   void drop_leftover() noexcept;

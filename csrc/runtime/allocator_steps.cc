@@ -21,7 +21,7 @@ constexpr unsigned kMostLooks = 6;
 constexpr unsigned kForetoldMarks = 2;
 // Where no pages are mapped and the limit is less than a third above what lives, a range for a plan
 // is one more that nothing else can use a part of.
-constexpr Bytes kNearLimit = 3;
+constexpr Bytes kPartOfRange = 3;
 // What a plan may hold beyond the target, as a part of what lives: its hits are worth it.
 constexpr Bytes kWorthPart = 256;
 
@@ -129,12 +129,6 @@ bool Allocator::State::has_room(const PlanLookup& plan) noexcept {
          free + arena.committed() + pool.reserved() - pool.stats().live >= arena.needed(plan);
 }
 
-bool Allocator::State::is_near_limit() const noexcept {
-  const Bytes room = store.room();
-  return room != kMaxBytes &&
-         store.held() + room < counters.live_peak + counters.live_peak / kNearLimit;
-}
-
 bool Allocator::State::is_ample() noexcept {
   Bytes free = 0;
   // mutant: trim-ample
@@ -169,7 +163,7 @@ Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noex
   if (device.properties().maps_pages) return Room::kMade;
   const Bytes more = arena.growth_for(plan);
   // mutant: plain-near-limit
-  if (is_near_limit()) return Room::kNone;
+  if (store.is_near_limit(counters.live_peak, kPartOfRange)) return Room::kNone;
   if (more == 0) return Room::kMade;
   // The former range goes before the new one comes.
   const auto held = [&] { return store.held() - arena.committed() + more; };

@@ -32,8 +32,8 @@ constexpr unsigned kFreeGrowths = 4;
 constexpr std::uint64_t kFewGrowths = 256;
 // Steps in which a plan of the folder is found, if there is one.
 constexpr std::uint64_t kFindingSteps = 8;
-// A limit is near where it leaves less than this part of what lives beside that.
-constexpr Bytes kNearLimit = 16;
+// No plan is set aside where the limit leaves less than this part of what lives beside that.
+constexpr Bytes kPartForTrials = 16;
 
 }  // namespace
 
@@ -331,8 +331,7 @@ void Learning::compare_with_pool(bool hit, Notes& notes) {
   const DeviceProperties& properties = store_.properties();
   if (!properties.aliases || !properties.asynchronous) return;
   using Turn = Trial::Turn;
-  const Bytes room = store_.room(), live = counters_.live_peak;
-  const bool near_limit = room != kMaxBytes && store_.held() + room < live + live / kNearLimit;
+  const bool near_limit = store_.is_near_limit(counters_.live_peak, kPartForTrials);
   // mutant: trial-near-limit
   const bool may_turn = planner_idle() && !looks() && !near_limit;
   const Trial::Step step{.changes = store_.changes(),

@@ -242,3 +242,23 @@ TEST_CASE("What is left is known without a call where there is a limit, or was a
   CHECK(store.room() == kMaxBytes);
   REQUIRE(store.release(base, 64 * kPage).ok());
 }
+
+TEST_CASE("What is left is no more than the store below leaves", "[device][store]") {
+  auto device = make_device(true);
+  PageStore all(device), own(static_cast<Device&>(all));
+  void *base = nullptr, *others = nullptr;
+  REQUIRE(own.reserve(16 * kPage, kPage, &base).ok());
+  REQUIRE(all.reserve(16 * kPage, kPage, &others).ok());
+  all.set_limit(8 * kPage);
+  REQUIRE(own.commit(base, 2 * kPage, Device::Residency::kOnDemand).ok());
+  CHECK(own.room() == 6 * kPage);
+  REQUIRE(all.commit(others, 4 * kPage, Device::Residency::kOnDemand).ok());
+  CHECK(own.room() == 2 * kPage);
+  own.set_limit(3 * kPage);
+  CHECK(own.room() == kPage);
+  all.set_limit(0);
+  own.set_limit(0);
+  CHECK(own.room() == kMaxBytes);
+  REQUIRE(own.release(base, 16 * kPage).ok());
+  REQUIRE(all.release(others, 16 * kPage).ok());
+}

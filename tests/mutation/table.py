@@ -326,6 +326,7 @@ MUTANTS = (
     Mutant("parked-request", "parked", "a request is served while the pages are away", Replace("if (false) {\n    try {", 2), PARKING),
     Mutant("parked-step", "parked", "a step that ends while the pages are away gives some back or takes some", Replace("if (captured()) return;"), PARKING),
     Mutant("parked-plan", "parked", "a plan is taken up while the pages are away", Drop(), PARKING),
+    Mutant("room-of-others", "pages", "a limit that several allocators have together is near for none", Replace("return own;"), ((DEVICE, "[store]"),)),
     Mutant("parked-wait", "parked", "contents are copied before the device is done with them", Replace("Status status;"), ((DEVICE, "[parked]"),)),
     Mutant("parked-alias", "parked", "pages come back behind one of their addresses only", Drop(), ((DEVICE, "[parked]"),)),
     Mutant("parked-handles", "parked", "a handle behind several addresses comes back as several", Replace("const Bytes most = store_.handle_bytes();"), ((DEVICE, "[parked]"),)),
