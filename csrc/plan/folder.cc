@@ -208,24 +208,25 @@ std::vector<PlanFolder::Found> PlanFolder::rivals(std::string_view prefix) const
   return found;
 }
 
-void PlanFolder::keep(const Plan& plan) {
+std::string PlanFolder::keep(const Plan& plan) {
   // mutant: folder-reads
-  if (access_ == Access::kRead) return;
+  if (access_ == Access::kRead) return {};
   const Found mine{name_of(plan), head_of(plan)};
   // mutant: folder-nothing
-  if (mine.head.planned_bytes == 0) return;  // of no use to anybody
+  if (mine.head.planned_bytes == 0) return {};  // of no use to anybody
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   BERTH_CHECK(!error, kSystem, "cannot make the folder of plans '{}': {}", path_, error.message());
   for (const Found& other : rivals(prefix_of(program_key(plan.program, plan.alignment)))) {
     if (other.file != mine.file && !replaces(other, mine)) continue;
     ::utimensat(AT_FDCWD, at(other.file).c_str(), nullptr, 0);
-    return;
+    return {};
   }
   write_file_atomically(at(mine.file), serialize_plan(plan, &mine.head));
   refused_.erase(mine.file);
   settle(mine);
   keep_limits(mine.file);
+  return mine.file;
 }
 
 // Others may have written at the same time: each who did removes what is superseded.

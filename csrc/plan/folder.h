@@ -77,8 +77,11 @@ class PlanFolder {
   [[nodiscard]] bool has(const Found& found) const;
 
   // Keeps a plan, unless one is there that is as good, or it leaves all to the pool; makes the
-  // folder where there is none. With Access::kRead it does nothing. Throws Error(kSystem).
-  void keep(const Plan& plan);
+  // folder where there is none. With Access::kRead it does nothing. Returns the name of the file
+  // that it wrote, empty where it wrote none. Throws Error(kSystem).
+  std::string keep(const Plan& plan);
+  // Deletes what keep() wrote, if that is there still.
+  void withdraw(const std::string& file) const noexcept { remove(file); }
 
  private:
   struct File;

@@ -103,6 +103,9 @@ void Learning::run_waiting_errands(SpinMutex& mutex) noexcept {
       planner_.submit(std::move(excerpt), search->kind, search->limits, std::move(search->growth));
       lock.lock();
     }
+    // Its thread is there already: that takes no time.
+    if (const auto keep = std::exchange(to_keep_, std::nullopt))
+      *keep ? planner_.keep(*keep) : planner_.withdraw();
   } catch (const std::exception&) {  // no memory, no thread
     if (!lock.owns_lock()) lock.lock();
     ++counters_.plan_failures;
@@ -348,12 +351,19 @@ void Learning::compare_with_pool(bool hit, Notes& notes) {
       learner_.stop();
       arena_.deactivate();
       (void)arena_.give_back();  // else the pool would stitch its pages for ever
+      keep_no_worse(nullptr);
       return;
     case Turn::kToPlan:
-      if (const auto plan = std::exchange(set_aside_, nullptr))
-        (void)serve_beside_pool(plan, notes);
+      if (const auto plan = std::exchange(set_aside_, nullptr);
+          plan && serve_beside_pool(plan, notes))
+        keep_no_worse(plan);
       return;
   }
+}
+
+// Who reads a plan later begins with it: one that is set aside does not stay on disk.
+void Learning::keep_no_worse(std::shared_ptr<const PlanLookup> plan) noexcept {
+  if (!given_ && planner_free()) to_keep_ = std::move(plan);
 }
 
 // Another plan serves than the one that was set aside, or none is learned.

@@ -141,7 +141,7 @@ class Learning {
   void run_waiting_errands(SpinMutex& mutex) noexcept;
   void note_errands() noexcept {
     const bool wanted = search_.has_value() || learner_.wants_chunk() || learner_.has_waste() ||
-                        may_read() || (finder_ && finder_->over());
+                        may_read() || (finder_ && finder_->over()) || to_keep_.has_value();
     errands_.store(wanted, std::memory_order_relaxed);
   }
   [[nodiscard]] bool unmarked(std::uint64_t requests) const noexcept;
@@ -149,9 +149,10 @@ class Learning {
   [[nodiscard]] bool may_read() const noexcept {
     return looks() && finder_->found() != nullptr && planner_idle();
   }
-  [[nodiscard]] bool planner_idle() const noexcept {
-    return !search_ && !reading_ && !planner_.busy() && !planner_.ready();
+  [[nodiscard]] bool planner_free() const noexcept {
+    return !search_ && !reading_ && !to_keep_ && !planner_.busy();
   }
+  [[nodiscard]] bool planner_idle() const noexcept { return planner_free() && !planner_.ready(); }
   void search(Search search);
   bool adopt(Notes& notes);
   bool serve_learned(const std::shared_ptr<const PlanLookup>& plan,
@@ -166,6 +167,7 @@ class Learning {
   void end_window(std::uint64_t requests, Notes& notes);
   void try_again(Notes& notes);
   void compare_with_pool(bool hit, Notes& notes);
+  void keep_no_worse(std::shared_ptr<const PlanLookup> plan) noexcept;
   void end_trial() noexcept;
   void watch_fit(std::uint64_t requests, std::uint64_t hits, Notes& notes);
   void watch_misses(std::uint64_t requests, std::uint64_t hits, std::uint64_t astray);
@@ -197,6 +199,8 @@ class Learning {
 
   Trial trial_;
   std::shared_ptr<const PlanLookup> set_aside_;  // by the trial
+  // Waits for run_errands(): what is to be on disk; null: no plan.
+  std::optional<std::shared_ptr<const PlanLookup>> to_keep_;
 
   Refused refused_;
   // Of arenas that were to be emptied in vain: steps to wait, how often.

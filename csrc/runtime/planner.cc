@@ -18,8 +18,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <limits>
 #include <span>
+#include <system_error>
 #include <utility>
 
 namespace berth {
@@ -36,6 +38,9 @@ constexpr std::size_t kMoreThanFirst = 1 << 14;
 
 // A cycle of so many times as many steps as there are kinds is no cycle.
 constexpr std::size_t kManyAlike = 2;
+
+// Of a run's own plans in a folder, so many go where they serve worse than none.
+constexpr std::size_t kMostKept = 256;
 
 // What a search took, the C library keeps for this thread: 150 MiB for the longest record. Only a
 // few searches are so large before none follows.
@@ -76,6 +81,12 @@ void Planner::submit(Learner::Excerpt excerpt, Learner::Search search, Limits li
 }
 
 void Planner::read(const PlanFolder::Found& found) { start({.excerpt = {}, .to_read = found}); }
+
+void Planner::withdraw() { start({.excerpt = {}, .to_withdraw = true}); }
+
+void Planner::keep(std::shared_ptr<const PlanLookup> plan) {
+  start({.excerpt = {}, .to_keep = std::move(plan)});
+}
 
 void Planner::start(Job job) {
   std::unique_lock lock(mutex_);
@@ -132,6 +143,14 @@ void Planner::work_on(Job job) {
   }
   if (job.to_read) {
     publish({.plan = read_from_folder(*job.to_read), .read = true});
+  } else if (job.to_withdraw) {
+    withdraw_files();
+  } else if (job.to_keep) {
+    try {
+      keep_files(job.to_keep->plan());
+    } catch (const std::exception& error) {
+      Notes().add("plan-failed", [&] { return error.what(); });
+    }
   } else {
     plan(std::move(job));
   }
@@ -240,8 +259,24 @@ void Planner::place(const Problem& problem, Limits limits, Result result, const 
   if (result.plan == nullptr) return publish({});
   // mutant: plan-kept-large
   if (best.arena_bytes > limits.kept && !may_need_less(*result.plan)) return;
-  if (!options_.plan_file.empty()) write(best);
-  if (options_.folder) keep_in_folder(best);
+  keep_files(best);
+}
+
+void Planner::keep_files(const Plan& plan) {
+  if (!options_.plan_file.empty()) {
+    write(plan);
+    wrote_ = true;
+  }
+  if (options_.folder) keep_in_folder(plan);
+}
+
+// What others wrote stays.
+void Planner::withdraw_files() noexcept {
+  std::error_code ignored;
+  // mutant: withdraw-file
+  if (std::exchange(wrote_, false)) std::filesystem::remove(options_.plan_file, ignored);
+  // mutant: withdraw-kept
+  for (const std::string& file : std::exchange(kept_, {})) options_.folder->withdraw(file);
 }
 
 // What is there now may be another file than the one that was looked at in the beginning.
@@ -264,7 +299,8 @@ std::shared_ptr<const PlanLookup> Planner::read_from_folder(const PlanFolder::Fo
 
 void Planner::keep_in_folder(const Plan& plan) {
   try {
-    options_.folder->keep(plan);
+    const std::string file = options_.folder->keep(plan);
+    if (!file.empty() && kept_.size() < kMostKept) kept_.insert(file);
   } catch (const std::exception& error) {
     if (std::exchange(said_not_kept_, true)) return;
     Notes().add("plan-folder", [&] { return error.what(); });

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -61,6 +62,10 @@ class Planner {
   }
   // Starts reading a plan of the folder, under the same conditions.
   void read(const PlanFolder::Found& found);
+  // Under the same conditions: deletes the files that it wrote of its plans, which serve worse
+  // than none, or writes a plan as it would one that it made. Nothing comes of it for take().
+  void withdraw();
+  void keep(std::shared_ptr<const PlanLookup> plan);
 
   // What it knows of steps, and what it is about to hand back, is of no use any more.
   void forget();
@@ -90,13 +95,17 @@ class Planner {
     Limits limits = {};
     std::vector<Arena::Growth> growth = {};         // of its buckets
     std::optional<PlanFolder::Found> to_read = {};  // instead
-    std::uint64_t era = 0;                          // when it was submitted
+    std::shared_ptr<const PlanLookup> to_keep = {};
+    bool to_withdraw = false;
+    std::uint64_t era = 0;  // when it was submitted
   };
   void start(Job job);
   void run();
   void work_on(Job job);
   void plan(Job job);
   [[nodiscard]] std::shared_ptr<const PlanLookup> read_from_folder(const PlanFolder::Found& found);
+  void keep_files(const Plan& plan);
+  void withdraw_files() noexcept;
   void write(const Plan& plan) const;
   void keep_in_folder(const Plan& plan);
   [[nodiscard]] bool explains(const Step& step) const;
@@ -108,9 +117,11 @@ class Planner {
   // Whoever plans has these.
   std::uint64_t working_era_ = 0;  // that the rest is of
   StepKinds kinds_;
-  bool guessed_ = false;  // where their steps end
-  bool cycle_ = false;    // the last plan is of a cycle of steps
-  bool turns_ = false;    // such a cycle did not last
+  bool guessed_ = false;        // where their steps end
+  bool cycle_ = false;          // the last plan is of a cycle of steps
+  bool turns_ = false;          // such a cycle did not last
+  bool wrote_ = false;          // the plan file
+  std::set<std::string> kept_;  // names of files in the folder, kMostKept at most
   std::atomic<bool> busy_{false}, ready_{false}, cancel_{false};
   std::mutex mutex_;
   std::condition_variable wake_;

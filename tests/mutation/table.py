@@ -358,6 +358,8 @@ MUTANTS = (
     Mutant("room-parts", "learning", "parts of pages beside what stays in the pool count for nothing", Replace("bytes += chunk->size;"), TARGET),
     Mutant("room-resident", "learning", "what ends with the next step stays beside its plan", Swap("std::max(begun_at, oldest)", "next_id"), TARGET),
     Mutant("trial-renewed", "trial", "the first steps of a new plan are counted", Drop(), TRIALS),
+    Mutant("withdraw-file", "trial", "a plan that is set aside stays in its file", Swap("std::exchange(wrote_, false)", "false"), TRIALS),
+    Mutant("withdraw-kept", "trial", "a plan that is set aside stays in its folder", Drop(), TRIALS),
     Mutant("trial-near-limit", "trial", "a plan is set aside for its calls where the pool alone runs out", Swap("&& !near_limit", "&& (true || !near_limit)"), TRIALS),
     Mutant("trial-calm", "trial", "a step that changes much once counts", Swap("kCalm", "kCounted"), TRIALS),
     Mutant("trial-worth", "trial", "a plan is set aside for a few calls", Swap("std::max(least / 3, kWorth * kCalm)", "least / 3"), TRIALS),

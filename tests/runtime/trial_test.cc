@@ -4,10 +4,13 @@
 #include "tests/catch.h"
 #include "tests/support/checked_allocator.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/temporary_folder.h"
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -167,10 +170,10 @@ namespace {
 // Whose steps begin alike and go on with blocks of any sizes, freed in any order.
 class Irregular {
  public:
-  explicit Irregular(std::uint64_t seed, Bytes limit = 0)
+  explicit Irregular(std::uint64_t seed, Bytes limit = 0, const std::string& plan = {})
       : limited_(limit != 0),
         random_(seed),
-        allocator_(device_, options(seed % 2 == 0 ? 24 * kPage : 0, limit)) {}
+        allocator_(device_, options(seed % 2 == 0 ? 24 * kPage : 0, limit, plan)) {}
   Irregular(const Irregular&) = delete;
   Irregular& operator=(const Irregular&) = delete;
 
@@ -188,10 +191,11 @@ class Irregular {
 
  private:
   static constexpr Bytes kPage = 65536;
-  static Allocator::Options options(Bytes handle, Bytes limit) {
+  static Allocator::Options options(Bytes handle, Bytes limit, const std::string& plan) {
     Allocator::Options options;
     options.config.handle = handle;
     options.config.memory_limit = limit;
+    options.config.plan = plan;
     options.start_threads = false;
     return options;
   }
@@ -266,4 +270,34 @@ TEST_CASE("No plan is set aside near a limit", "[runtime][trial]") {
   CHECK(aside > 2);
   CHECK(near_limit == 0);
   CHECK(hits > 1000);
+}
+
+TEST_CASE("A plan is on disk while it serves, not while it is set aside", "[runtime][trial]") {
+  const test::TemporaryFolder folder;
+  std::uint64_t aside = 0, back = 0;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    CAPTURE(seed);
+    const std::string path = folder / (seed % 3 == 0 ? "plans/" : std::to_string(seed) + ".plan");
+    const auto there = [&] {
+      return seed % 3 == 0 ? std::filesystem::exists(path) && !std::filesystem::is_empty(path)
+                           : std::filesystem::exists(path);
+    };
+    Irregular program(seed, 0, path);
+    for (int i = 0; i < 6; ++i) program.step(true);
+    std::uint64_t before = 0;
+    for (int i = 0; i < 450; ++i) {
+      program.step(i >= 150);
+      const std::uint64_t turns = program.allocator().stats().plans_set_aside;
+      const bool away = turns != 0 && !program.allocator().plan();
+      aside += turns - before;
+      back += before != 0 && !away;
+      before = turns;
+      CAPTURE(i, turns, away, program.allocator().stats().plans_learned,
+              program.allocator().stats().plans_declined);
+      REQUIRE(there() == (program.allocator().stats().plans_learned != 0 && !away));
+    }
+    std::filesystem::remove_all(path);
+  }
+  CHECK(aside > 0);
+  CHECK(back > 0);
 }
