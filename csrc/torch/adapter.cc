@@ -348,6 +348,8 @@ int declare_pure(const char* name, char* message, std::size_t size) {
   });
 }
 
+void note_kernels() { torch::note_kernels(); }
+
 int watch_threads(char* message, std::size_t size) {
   return answer(message, size, [] {
     torch::watch_threads();

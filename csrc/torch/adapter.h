@@ -89,6 +89,8 @@ typedef struct berth_values {
              char* message, size_t size)) \
   /* Declares an operator pure, for all step programs of this table. */ \
   FUNCTION(int, declare_pure, (const char* name, char* message, size_t size)) \
+  /* Kernels for libtorch's operators were registered: see note_kernels(). */ \
+  FUNCTION(void, note_kernels, (void)) \
   /* Lets tensors spill to so many bytes of the host: see allow_spills(). */ \
   FUNCTION(int, allow_spills, (uint64_t host_memory, char* message, size_t size)) \
   /* The bytes of tensors on a GPU that spills know, on the CPU where `device` is below 0. */ \

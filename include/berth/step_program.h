@@ -225,4 +225,9 @@ void watch_thread() noexcept;
 // without "::".
 void pure(std::string_view name);
 
+// Says that the program has registered a kernel for one of libtorch's operators since its steps
+// began. Such an operator is a barrier. Kernels of a library that was loaded since are found
+// without this call, and so are kernels that torch.library registers. Thread-safe.
+void note_kernels() noexcept;
+
 }  // namespace berth::torch

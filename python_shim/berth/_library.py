@@ -202,6 +202,9 @@ class Adapter:
     def watch_thread(self) -> None:
         self._table.watch_thread()
 
+    def note_kernels(self) -> None:
+        self._table.note_kernels()
+
     def free_step_program(self, program: Optional[int]) -> None:
         self._table.free_step_program(program)
 

@@ -134,6 +134,13 @@ def _share(text: Union[int, str]) -> float:
     return float(match[1]) / 100 if match is not None else 0
 
 
+def _kernels_registered() -> int:
+    """How many kernels torch.library has registered in this process."""
+    import torch.library
+
+    return len(getattr(torch.library, "_impls", ()))
+
+
 def _bytes(size: Union[int, str], name: str = "memory_budget") -> int:
     if isinstance(size, int):
         found, number, unit = size >= 0, float(size), ""
@@ -264,6 +271,7 @@ class StepProgram:
             )
         if isinstance(plan_wait, bool) or not isinstance(plan_wait, (int, float)) or not plan_wait >= 0:
             raise UsageError(f"plan_wait is {plan_wait!r}; a number of seconds from 0 on is wanted")
+        self._kernels = _kernels_registered()
         self._program = self._adapter.make_step_program(
             engine,
             os.fspath(schedule),
@@ -303,6 +311,9 @@ class StepProgram:
 
     def begin(self) -> None:
         """Begins a step, for a loop that cannot hold it in a scope."""
+        if (kernels := _kernels_registered()) != self._kernels:
+            self._kernels = kernels
+            self._adapter.note_kernels()
         self._watch.__enter__()
         try:
             self._adapter.begin_step(self._program)

@@ -386,6 +386,37 @@ say(draws), say(reads_states, least=0), say(uses_others), say(views), say(shows)
             7,
         )
 
+    def test_kernels_that_the_program_registers_between_steps(self):
+        """They count how often they were called, and the body reads that."""
+        self.check(
+            """
+def own_silu(x):
+    calls.append(0)
+    return x * 3
+def run(program):
+    torch.manual_seed(0)
+    calls.clear()
+    library, seen = None, []
+    for k in range(12):
+        if k == 5:
+            library = torch.library.Library("aten", "IMPL")
+            library.impl("silu", own_silu, "CPU")
+        if k == 9:
+            library._destroy()
+        with program.step() if program else contextlib.nullcontext():
+            before = len(calls)
+            y = nn.functional.silu(torch.rand(8) * 2)
+            seen.append((len(calls) - before, y.sum() + 1))
+    return [(n, y.item()) for n, y in seen]
+import contextlib, warnings
+warnings.simplefilter("ignore")
+calls, program = [], berth.StepProgram(plan_wait=1e9)
+eager, scheduled = run(None), run(program)
+print(eager == scheduled, program.stats().scheduled >= 8, "" if eager == scheduled else (eager, scheduled))
+""",
+            1,
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -545,34 +545,6 @@ TEST_CASE("A kernel that warns does so where it is called", "[step][barrier]") {
   CHECK(stats.barriers == 1);
 }
 
-namespace {
-
-int silus = 0;  // calls of the program's own kernel
-Tensor own_silu(const Tensor& x) {
-  ++silus;
-  return x.mul(3);
-}
-
-}  // namespace
-
-TEST_CASE("A kernel of the program's own for an operator of libtorch's runs when it is called",
-          "[step][barrier]") {
-  ::torch::Library library(::torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__,
-                           __LINE__);
-  library.impl("silu", own_silu);
-  const auto stats = as_eager([] {
-    return [](int) {
-      const int before = silus;
-      const Tensor made = torch::silu(torch::rand({8}).mul(2));
-      const int calls = silus - before;
-      return made.add(1).sum() + calls;
-    };
-  });
-  CAPTURE(stats.to_json());
-  CHECK(stats.scheduled == kSteps - 2);
-  CHECK(stats.barriers == 1);
-}
-
 TEST_CASE("Room that the body writes before an operator writes a part of it has what it wrote",
           "[step][barrier]") {
   for (const bool whole : {false, true}) {

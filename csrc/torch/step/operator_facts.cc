@@ -5,9 +5,12 @@
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/program.h"
 
+#include <berth/step_program.h>
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/jit_type.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <link.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +20,8 @@
 #include <limits>
 #include <mutex>
 #include <set>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -354,29 +359,6 @@ void declare_pure(std::string_view name) {
   if (pure.names.emplace(name).second) pure.declared.fetch_add(1, std::memory_order_release);
 }
 
-bool is_overridden(const c10::OperatorHandle& op) {
-  if (!is_libtorchs(op)) return false;
-  constexpr std::array<std::string_view, 5> kKeys = {
-      "CPU", "CUDA", "CompositeExplicitAutograd[alias]",
-      "CompositeExplicitAutogradNonFunctional[alias]", "CompositeImplicitAutograd[alias]"};
-  // A line for each kernel: its key, where it was registered, and what it takes. One that was
-  // replaced is inactive; of one in Python nobody knows what it takes.
-  const std::string registrations = op.dumpState();
-  std::string_view left = registrations;
-  while (!left.empty()) {
-    const std::string_view line = left.substr(0, left.find('\n'));
-    left.remove_prefix(std::min(left.size(), line.size() + 1));
-    for (const std::string_view key : kKeys) {
-      if (!line.starts_with(key)) continue;
-      const std::string_view rest = line.substr(key.size());
-      // mutant: barrier-overridden
-      if (rest.starts_with(" (inactive): ")) return true;
-      if (rest.starts_with(": ") && rest.find(" :: (none)") != rest.npos) return true;
-    }
-  }
-  return false;
-}
-
 bool may_refuse_numbers(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   const std::string& name = op.schema().name();
   const bool integers =
@@ -418,10 +400,10 @@ std::string why_refused(const c10::OperatorHandle& op) { return facts_of(op).ref
 
 namespace {
 
-// By schema: what schedules found out.
+// By schema: what schedules found out, and kernels that came since.
 struct FoundOut {
   SetupMutex mutex;
-  std::unordered_set<const c10::FunctionSchema*> shaped_by_data, failing;
+  std::unordered_set<const c10::FunctionSchema*> shaped_by_data, failing, overridden;
   std::atomic<std::uint64_t> count{0};
 
   bool has(const std::unordered_set<const c10::FunctionSchema*>& of,
@@ -433,6 +415,11 @@ struct FoundOut {
   void add(std::unordered_set<const c10::FunctionSchema*>& to, const c10::OperatorHandle& op) {
     const std::lock_guard lock(mutex);
     if (to.insert(&op.schema()).second) count.fetch_add(1, std::memory_order_release);
+  }
+  void take_overridden(std::unordered_set<const c10::FunctionSchema*> all) {
+    const std::lock_guard lock(mutex);
+    overridden = std::move(all);
+    count.fetch_add(1, std::memory_order_release);
   }
 };
 FoundOut& found_out() {
@@ -453,15 +440,120 @@ bool may_fail(const Call& call, bool on_host) {
   return facts::may_fail(fails, on_host, integers);
 }
 
+namespace {
+
+// A line for each kernel: its key, where it was registered, and what it takes. One that was
+// replaced is inactive; of one in Python nobody knows what it takes.
+std::string registrations_of(const c10::OperatorHandle& op) { return op.dumpState(); }
+
+// What comes before the path of a file where a kernel of that line was registered; then that file.
+constexpr std::string_view kRegisteredAt = "registered at ";
+
+// The folder that libtorch's sources were compiled in; empty where that is not said.
+const std::string& sources_of_libtorch() {
+  static const auto* const folder = new std::string([] {
+    const auto op = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
+    const std::string all = op ? registrations_of(*op) : std::string();
+    const std::size_t at = all.find(kRegisteredAt);
+    const std::size_t end = all.find("build/aten/src", at);
+    const std::size_t first = at + kRegisteredAt.size();
+    return end == all.npos ? std::string() : all.substr(first, end - first);
+  }());
+  return *folder;
+}
+
+bool has_kernel_of_others(const c10::OperatorHandle& op) {
+  constexpr std::array<std::string_view, 5> kKeys = {
+      "CPU", "CUDA", "CompositeExplicitAutograd[alias]",
+      "CompositeExplicitAutogradNonFunctional[alias]", "CompositeImplicitAutograd[alias]"};
+  const std::string registrations = registrations_of(op);
+  std::string_view left = registrations;
+  while (!left.empty()) {
+    const std::string_view line = left.substr(0, left.find('\n'));
+    left.remove_prefix(std::min(left.size(), line.size() + 1));
+    for (const std::string_view key : kKeys) {
+      if (!line.starts_with(key)) continue;
+      const std::string_view rest = line.substr(key.size());
+      // mutant: barrier-overridden
+      if (rest.starts_with(" (inactive): ")) return true;
+      if (!rest.starts_with(": ")) continue;
+      if (rest.find(" :: (none)") != rest.npos) return true;
+      const std::size_t at = rest.find(kRegisteredAt);
+      // mutant: barrier-added
+      if (at != rest.npos &&
+          !rest.substr(at + kRegisteredAt.size()).starts_with(sources_of_libtorch()))
+        return true;
+    }
+  }
+  return false;
+}
+
+// Operators that were asked for, whose kernels may be others later.
+struct Asked {
+  SetupMutex mutex;
+  std::unordered_map<const c10::FunctionSchema*, c10::OperatorHandle> operators;
+  std::uint64_t libraries = 0;  // that were loaded when all were asked last
+  std::atomic<bool> came{false};
+};
+Asked& asked() {
+  static auto* const all = new Asked;  // operators run in static destructors, too
+  return *all;
+}
+
+// How many libraries the process has loaded in all.
+std::uint64_t libraries_loaded() {
+  std::uint64_t loaded = 0;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* count) {
+        *static_cast<std::uint64_t*>(count) = info->dlpi_adds;
+        return 1;
+      },
+      &loaded);
+  return loaded;
+}
+
+// Kernels come with a library that is loaded, or from Python.
+void look_for_kernels() {
+  Asked& all = asked();
+  const std::lock_guard lock(all.mutex);
+  const bool came = all.came.exchange(false);
+  const std::uint64_t before = std::exchange(all.libraries, libraries_loaded());
+  // mutant: barrier-loaded
+  if (before == all.libraries && !came) return;
+  std::unordered_set<const c10::FunctionSchema*> overridden;
+  for (const auto& [schema, op] : all.operators)
+    if (has_kernel_of_others(op)) overridden.insert(schema);
+  found_out().take_overridden(std::move(overridden));
+}
+
+}  // namespace
+
+bool is_overridden(const c10::OperatorHandle& op) {
+  if (!is_libtorchs(op)) return false;
+  Asked& all = asked();
+  const std::lock_guard lock(all.mutex);
+  all.operators.emplace(&op.schema(), op);
+  return has_kernel_of_others(op);
+}
+
 void note_shapes_by_data(const c10::OperatorHandle& op) {
   found_out().add(found_out().shaped_by_data, op);
 }
 void note_fails(const c10::OperatorHandle& op) { found_out().add(found_out().failing, op); }
-std::uint64_t operators_found_out() { return found_out().count.load(std::memory_order_acquire); }
+std::uint64_t operators_found_out() {
+  look_for_kernels();
+  return found_out().count.load(std::memory_order_acquire);
+}
 
 bool is_still_true(const Program& program) {
   return std::all_of(program.calls.begin(), program.calls.end(), [](const Call& call) {
     const bool at_call = call.barrier || call.by_body;
+    const auto has_others = [](const c10::OperatorHandle& op) {
+      return found_out().has(found_out().overridden, op);
+    };
+    const bool others = has_others(call.op) || (call.twin && has_others(call.twin->op));
+    // mutant: barrier-late
+    if (!at_call && others) return false;
     return (at_call || !found_out().has(found_out().shaped_by_data, call.op)) &&
            (at_call || call.checked || call.host_read ||
             !found_out().has(found_out().failing, call.op));
@@ -509,3 +601,9 @@ bool makes_view(const OperatorFacts& facts, c10::ArrayRef<c10::IValue> arguments
 }
 
 }  // namespace berth::torch::step
+
+namespace berth::torch {
+
+void note_kernels() noexcept { step::asked().came = true; }
+
+}  // namespace berth::torch
