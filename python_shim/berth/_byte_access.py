@@ -14,9 +14,9 @@ import weakref
 from typing import Any, Callable, Iterator
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
-from berth._streams import MethodsOf, watch_streams
+from berth._generators import watch_generators
+from berth._streams import watch_streams
 from berth._torch_script import watch_torch_script
 
 _Method = Callable[..., Any]
@@ -39,19 +39,24 @@ def _traces() -> bool:
     )
 
 
-def _unseen() -> contextlib.AbstractContextManager[Any]:
-    """The program's own modes do not see what is called within."""
-    if torch._C._len_torch_dispatch_stack() == 0:
-        return contextlib.nullcontext()
-    from torch.utils._python_dispatch import _disable_current_modes
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """The program's own modes and classes do not see what is called within."""
+    with torch._C.DisableTorchFunction():
+        if torch._C._len_torch_dispatch_stack() == 0:
+            yield
+            return
+        from torch.utils._python_dispatch import _disable_current_modes
 
-    return _disable_current_modes()
+        with _disable_current_modes():
+            yield
 
 
 def _tell(tensor: torch.Tensor, how: str) -> None:
-    plain = tensor.layout is torch.strided and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    if plain and not _traces() and hasattr(torch.ops.berth, how):
-        with torch.no_grad(), _unseen():
+    if _traces() or not hasattr(torch.ops.berth, how):
+        return
+    with _unseen(), torch.no_grad():
+        if tensor.layout is torch.strided and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
             getattr(torch.ops.berth, how)(tensor.detach())
 
 
@@ -87,7 +92,7 @@ def _resized(method: _Method) -> _Method:
     def resize_(self: Any, size: Any) -> Any:
         if _traces() or self.device.type == "meta" or not hasattr(torch.ops.berth, "resize_storage"):
             return method(self, size)
-        with torch.no_grad(), _unseen():
+        with _unseen(), torch.no_grad():
             torch.ops.berth.resize_storage(_as_tensor(self), int(size))
         return self
 
@@ -153,7 +158,8 @@ def _by_pointers(function: _Method) -> _Method:
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """On the host and without flags: what else would make it so asks for its bytes at once."""
-    return tensor.detach().cpu().resolve_conj().resolve_neg()
+    with _unseen():
+        return tensor.detach().cpu().resolve_conj().resolve_neg()
 
 
 def _tolist(method: _Method) -> _Method:
@@ -170,7 +176,9 @@ def _numpy(method: _Method) -> _Method:
     @functools.wraps(method)
     def numpy(self: torch.Tensor, *, force: bool = False) -> Any:
         here = _plain(self) if force else self
-        if here.device.type == "cpu":
+        with torch._C.DisableTorchFunction():
+            on_host = here.device.type == "cpu"
+        if on_host:
             _tell(here, "share_bytes")
         return method(here, force=force)
 
@@ -452,33 +460,6 @@ def _say(how: str, *args: Any) -> None:
             getattr(torch.ops.berth, how)(*args)
 
 
-# States as generators gave them. Not an attribute of theirs: copies and files would have that, too.
-_given_states: Any = WeakIdKeyDictionary()
-
-
-def _state(method: _Method) -> _Method:
-    @functools.wraps(method)
-    def read(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
-        _say("read_generators")
-        state = method(self, *args, **kwargs)
-        if isinstance(state, torch.Tensor):
-            _given_states[state] = True
-        return state
-
-    return read
-
-
-def _set_state(method: _Method) -> _Method:
-    @functools.wraps(method)
-    def set_state(self: torch.Generator, new_state: torch.Tensor) -> Any:
-        # As the generator gave it no operator has made it, or written it.
-        if isinstance(new_state, torch.Tensor) and (new_state._version > 0 or new_state not in _given_states):
-            _tell(new_state, "read_bytes")
-        return method(self, new_state)
-
-    return set_state
-
-
 _MOST_OBJECTS = 1 << 20  # of a loader, that are looked at
 _NO_TENSORS = (str, bytes, int, float, type, types.ModuleType, type(None))
 
@@ -559,13 +540,11 @@ def _profiles(function: _Method) -> _Method:
     return enable
 
 
-# Methods by which the state of a generator is read. torch.get_rng_state() calls the first one.
-_STATES = ("get_state", "clone_state", "graphsafe_get_state", "get_offset", "__reduce__")
-_generators = MethodsOf(torch.Generator)
 _lock = threading.Lock()
 _watches = 0
 _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
 _before: dict[str, Any] = {}  # what torch.Tensor itself had; None where it inherited
+_telling: dict[str, Any] = {}  # what it has instead
 
 
 def watches() -> bool:
@@ -672,16 +651,11 @@ class Watch:
                 if function := getattr(torch._C, name, None):
                     _functions.append((torch._C, name, function))
                     setattr(torch._C, name, wrap(function))
-            for name in _STATES:
-                if method := torch.Generator.__dict__.get(name):
-                    _functions.append((_generators, name, method))
-                    setattr(_generators, name, _state(method))
-            method = torch.Generator.__dict__["set_state"]
-            _functions.append((_generators, "set_state", method))
-            setattr(_generators, "set_state", _set_state(method))
+            watch_generators(_say, _tell, _functions)
             for name, telling in _WATCHED.items():
                 _before[name] = torch.Tensor.__dict__.get(name)
-                setattr(torch.Tensor, name, telling(getattr(torch.Tensor, name)))
+                _telling[name] = telling(getattr(torch.Tensor, name))
+                setattr(torch.Tensor, name, _telling[name])
 
     def __exit__(self, *_: object) -> None:
         global _watches
@@ -694,6 +668,8 @@ class Watch:
             while _functions:
                 setattr(*_functions.pop())
             for name, before in _before.items():
+                if torch.Tensor.__dict__.get(name) is not _telling[name]:
+                    continue  # the program has set another one
                 if before is None:
                     delattr(torch.Tensor, name)
                 else:

@@ -43,6 +43,7 @@ PYTHON = [
     "_errors",
     "_stats",
     "_streams",
+    "_generators",
     "_torch_script",
     "_byte_access",
     "_other_threads",

@@ -386,6 +386,97 @@ say(draws), say(reads_states, least=0), say(uses_others), say(views), say(shows)
             7,
         )
 
+    def test_a_seed_behind_a_draw_in_some_steps_only(self):
+        """It sets the generator to where the draw began: its state does not tell."""
+        self.check(
+            """
+def seeds(often):
+    def make():
+        weight = torch.randn(64, 64, requires_grad=True)
+        def body(k):
+            before = torch.rand(2)
+            torch.manual_seed(k)
+            loss = nn.functional.dropout(weight * before[0], 0.2).square().mean()
+            if often or k in (4, 5): torch.manual_seed(k)
+            weight.grad = None
+            loss.backward()
+            return before, loss, weight.grad
+        return body
+    return make
+def only():
+    weight = torch.randn(64, 64, requires_grad=True)
+    def body(k):
+        loss = nn.functional.dropout(weight, 0.2).square().mean()
+        if k in (5, 6): torch.set_rng_state(state) if k == 5 else torch.manual_seed(6)
+        weight.grad = None
+        loss.backward()
+        return loss, weight.grad, torch.get_rng_state() if k == 9 else 0
+    state = torch.get_rng_state()
+    return body
+say(seeds(False), steps=10), say(seeds(True), steps=10), say(only, steps=10)
+""",
+            3,
+        )
+
+    def test_modes_see_what_the_program_calls(self):
+        self.check(
+            """
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+seen = []
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        seen.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+class Operators(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+def looks():
+    weight = torch.randn(8, 8)
+    def body(k):
+        y = (weight @ weight).tanh()
+        seen.clear()
+        for mode in (Functions(), Operators()):
+            with mode:
+                read = y.sum().tolist(), float(y.numpy(force=True).sum()), y.data_ptr() != 0
+        return *read, str(seen)
+    return body
+say(looks)
+""",
+            1,
+        )
+
+    def test_a_method_that_the_body_sets_stays(self):
+        self.check(
+            """
+program = berth.StepProgram(plan_wait=1e9)
+found = []
+for k in range(6):
+    with program.step():
+        if k == 3: torch.Tensor.__repr__ = lambda self: "mine"
+        found.append(repr(torch.rand(2) * 0))
+    found.append(repr(torch.zeros(2)))
+print(found[:6] == ["tensor([0., 0.])"] * 6, found[6:] == ["mine"] * 6, "" if found[6:] == ["mine"] * 6 else found)
+""",
+            1,
+        )
+
+    def test_operators_that_read_by_pointers_what_they_made(self):
+        self.check(
+            """
+def quasi():
+    engine, weight = torch.quasirandom.SobolEngine(4, scramble=True, seed=3), torch.randn(4, 4, requires_grad=True)
+    def body(k):
+        weight.grad = None
+        (engine.draw(64) @ weight).square().mean().backward()
+        return weight.grad,
+    return body
+say(quasi, steps=12, least=3)
+""",
+            1,
+        )
+
     def test_kernels_that_the_program_registers_between_steps(self):
         """They count how often they were called, and the body reads that."""
         self.check(

@@ -62,10 +62,8 @@ void register_byte_access() {
   if (c10::Dispatcher::singleton().findSchema({std::string(kReadBytes), ""})) return;
   auto* const library =
       new ::torch::Library(::torch::Library::FRAGMENT, "berth", std::nullopt, __FILE__, __LINE__);
-  library->def("read_generators() -> ()");
-  library->impl("read_generators",
-                ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, [] {}));
-  for (const char* name : {"order_streams", "wait_for_device"}) {
+  for (const char* name :
+       {"read_generators", "seed_generators", "order_streams", "wait_for_device"}) {
     library->def((std::string(name) + "() -> ()").c_str());
     library->impl(name, ::torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, [] {}));
   }

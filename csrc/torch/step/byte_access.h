@@ -22,6 +22,8 @@ inline constexpr std::string_view kResizeStorage = "berth::resize_storage";
 
 // berth::read_generators() -> (): the body reads the state of a generator.
 inline constexpr std::string_view kReadGenerators = "berth::read_generators";
+// berth::seed_generators() -> (): the body is about to seed a generator.
+inline constexpr std::string_view kSeedGenerators = "berth::seed_generators";
 
 // berth::order_streams() -> (): the body orders work between streams of devices: it records an
 // event, waits for one or asks one, or asks a stream.

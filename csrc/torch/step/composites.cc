@@ -37,6 +37,12 @@ constexpr std::array<std::string_view, 9> kReadBytesAlways = {
     "aten::rnn_tanh.data",
     "aten::tensor_split.tensor_indices_or_sections"};
 
+bool reads_always(const c10::OperatorHandle& op) {
+  const std::string name = c10::toString(op.operator_name());
+  return std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(), name) !=
+         kReadBytesAlways.end();
+}
+
 // Those that touch no bytes of their own: all is done by what they call. They are called often.
 constexpr std::array<std::string_view, 42> kCalledOften = {
     "aten::_convolution_mode",
@@ -110,12 +116,9 @@ std::atomic<bool> registered_any{false};
 
 class CompositeKernel final : public c10::OperatorKernel {
  public:
-  explicit CompositeKernel(const c10::OperatorHandle& op) {
-    const std::string name = c10::toString(op.operator_name());
-    always_ =
-        std::find(kReadBytesAlways.begin(), kReadBytesAlways.end(), name) != kReadBytesAlways.end();
-    without_gradients_ = name == "aten::max_pool1d";
-  }
+  explicit CompositeKernel(const c10::OperatorHandle& op)
+      : always_(reads_always(op)),
+        without_gradients_(c10::toString(op.operator_name()) == "aten::max_pool1d") {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
     if (!c10::impl::tls_is_dispatch_key_included(kTapKey)) [[unlikely]] {
@@ -136,12 +139,12 @@ class CompositeKernel final : public c10::OperatorKernel {
       return;
     }
     const c10::Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(below), stack->end());
-    const std::uint64_t called = listener->effects();
+    const std::uint64_t before = listener->point();
     try {
       op.redispatchBoxed(keys & kBelowComposites, stack);
     } catch (const c10::Error& error) {
       // mutant: barrier-reader
-      if (!asks_for_bytes(error) || listener->effects() != called) throw;
+      if (!asks_for_bytes(error) || listener->had_effects(before)) throw;
       // mutant: barrier-reader-kept
       readers().add(op);
       stack->resize(below);
@@ -156,7 +159,7 @@ class CompositeKernel final : public c10::OperatorKernel {
            value.toTensor().requires_grad();
   }
 
-  bool always_ = false, without_gradients_ = false;
+  const bool always_, without_gradients_;
 };
 
 // Whether a kernel for autograd that is not libtorch's may do all that the operator does.
@@ -176,7 +179,7 @@ bool has_kernel(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return !name.starts_with("prim::") && !name.starts_with("profiler::") &&
          std::find(kCalledOften.begin(), kCalledOften.end(), name) == kCalledOften.end() &&
-         !is_view_by_schema(op);
+         (!is_view_by_schema(op) || reads_always(op));
 }
 
 }  // namespace

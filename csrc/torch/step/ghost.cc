@@ -267,6 +267,15 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     run_kernel(op, keys, stack);
     return;
   }
+  if (facts.seeds_generators) {
+    // What was drawn before, and is not drawn yet, comes from what the generator had.
+    if (drew_ && !program().sets_generators) {
+      set_between_draws_ = true;
+      diverge("a generator is seeded behind a draw");
+    }
+    run_kernel(op, keys, stack);
+    return;
+  }
   if (facts.reads_generators) {
     // Where the step sets them, they are as the body left them.
     if (!program().sets_generators) {
@@ -341,7 +350,6 @@ void Ghost::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::S
     if (expected.random) draw(expected, op, keys, *stack);
     make_results(expected, stack, {});
   }
-  if (expected.random || !expected.writes.empty()) ++effects_;
   ++next_;
   follow();
 }
@@ -441,7 +449,6 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   std::string_view why = "wrote something else than was recorded";
   if (!barrier.strayed && std::all_of(barrier.wrote.begin(), barrier.wrote.end(), is_written) &&
       resized == expected.resized && take_results(expected, arguments, results, &why)) {
-    ++effects_;
     ++next_;
     // It may look at what the next operator takes before that is called.
     if (expected.barrier && is_profiled())
@@ -458,15 +465,6 @@ void Ghost::run_with_body(std::unique_lock<std::mutex>& lock, const c10::Operato
   const Call like = expected;
   go_on_as_written(fmt::format("{} {}", words_of(op), why));
   recorder_->add_run(like, arguments, results, barrier.wrote);
-}
-
-std::uint64_t Ghost::effects() {
-  std::unique_lock lock(mutex_);
-  if (recorder_ != nullptr) {
-    lock.unlock();
-    return recorder_->effects();
-  }
-  return barrier_ != nullptr ? 0 : effects_;
 }
 
 void Ghost::draw(const Call& expected, const c10::OperatorHandle& op, c10::DispatchKeySet keys,

@@ -56,7 +56,8 @@ class Ghost final : public OperatorListener {
 
   void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) override;
 
-  [[nodiscard]] std::uint64_t effects() override;
+  [[nodiscard]] std::uint64_t point() override;
+  [[nodiscard]] bool had_effects(std::uint64_t since) override;
 
   // The body has ended: the rest of the schedule runs, and tensors that are still there get their
   // bytes. To be called once, after the tap is gone.
@@ -177,7 +178,6 @@ class Ghost final : public OperatorListener {
   std::pmr::memory_resource* memory_;
   std::unique_ptr<Executor> executor_;
   std::uint32_t next_ = 0;  // call
-  std::uint64_t effects_ = 0;
   std::pmr::unordered_map<const c10::StorageImpl*, StorageNumber> numbers_;
   // By number, of those seen; weakly, so that their addresses stay theirs.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;

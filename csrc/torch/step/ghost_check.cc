@@ -326,4 +326,54 @@ bool Ghost::draws_apart(const at::Generator& generator) const {
   return is_own_generator(generator) && !program().sets_generators && !generators_.has(generator);
 }
 
+// --- What may run twice
+// -------------------------------------------------------------------------
+
+namespace {
+
+// Points of a step that goes on as written are those of its record from here on.
+constexpr std::uint64_t kAsWritten = std::uint64_t{1} << 63;
+
+}  // namespace
+
+std::uint64_t Ghost::point() {
+  std::unique_lock lock(mutex_);
+  if (recorder_ == nullptr) return barrier_ != nullptr ? 0 : next_;
+  lock.unlock();
+  return kAsWritten + recorder_->point();
+}
+
+bool Ghost::had_effects(std::uint64_t since) {
+  std::unique_lock lock(mutex_);
+  if (recorder_ != nullptr) {
+    lock.unlock();
+    return since < kAsWritten || recorder_->had_effects(since - kAsWritten);
+  }
+  if (barrier_ != nullptr) return false;
+  const auto first = program().calls.begin(), begin = first + static_cast<std::ptrdiff_t>(since);
+  const auto takes = [](const Call& call, StorageNumber storage) {
+    return std::ranges::any_of(call.operands,
+                               [&](const Operand& one) { return one.storage == storage; });
+  };
+  const auto gives = [](const Call& call, StorageNumber storage) {
+    return std::ranges::any_of(call.result_tensors, [&](const ResultTensor& one) {
+      return one.operand.storage == storage;
+    });
+  };
+  // Whether it is not the result of a call since then.
+  const auto is_older = [&](StorageNumber storage) {
+    const auto met = std::find_if(first, first + next_, [&](const Call& call) {
+      return takes(call, storage) || gives(call, storage);
+    });
+    return met < begin || takes(*met, storage);
+  };
+  return std::any_of(begin, first + next_, [&](const Call& call) {
+    // mutant: barrier-reader-writes
+    return call.barrier || call.random ||
+           std::ranges::any_of(call.writes, [&](std::uint32_t written) {
+             return is_older(call.operands[written].storage);
+           });
+  });
+}
+
 }  // namespace berth::torch::step

@@ -12,9 +12,9 @@ namespace berth::torch::step {
 
 namespace {
 
-// By name, without what says that they work in place, on lists, or in backward: these take every
-// number that the types hold.
-constexpr std::array<std::string_view, 51> kTakeAll = {
+// By name, without what says that they work in place or on lists: these take every number that the
+// types hold.
+constexpr std::array<std::string_view, 52> kTakeAll = {
     "__and__",    "__or__",    "__xor__",     "add",         "addbmm",
     "addcdiv",    "addcmul",   "addmm",       "addmv",       "addr",
     "atan2",      "baddbmm",   "bitwise_and", "bitwise_or",  "bitwise_xor",
@@ -24,8 +24,8 @@ constexpr std::array<std::string_view, 51> kTakeAll = {
     "ge",         "gt",        "index_add",   "index_fill",  "le",
     "leaky_relu", "lerp",      "lt",          "masked_fill", "mul",
     "nan_to_num", "ne",        "new_full",    "pow",         "remainder",
-    "rsub",       "scatter",   "sub",         "threshold",   "where",
-    "xlogy"};
+    "rsub",       "scatter",   "sub",         "threshold",   "threshold_backward",
+    "where",      "xlogy"};
 static_assert(std::is_sorted(kTakeAll.begin(), kTakeAll.end()));
 
 // Of these, those that refuse zero or what is negative where a tensor holds integers.
@@ -38,7 +38,6 @@ std::string_view base_of(std::string_view name) {
   };
   drop("aten::");
   drop("_foreach_");
-  if (name.ends_with("_backward")) name.remove_suffix(std::string_view("_backward").size());
   if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
   return name;
 }

@@ -242,6 +242,7 @@ OperatorFacts find_facts(const c10::OperatorHandle& op) {
        !(name == "aten::_ctc_loss" && op.operator_name().overload_name.empty())) ||
       name == "aten::_pack_padded_sequence";
   facts.reads_generators = name == kReadGenerators;
+  facts.seeds_generators = name == kSeedGenerators;
   facts.orders_streams = name == kOrderStreams;
   facts.compares = name == kCompareStorage;
   facts.sets_aside = name == kSetAside;
@@ -306,8 +307,8 @@ bool is_berths(const c10::OperatorHandle& op) { return op.schema().name().starts
 
 bool is_known(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  for (const std::string_view known : {kReadBytes, kReadGenerators, kOrderStreams, kCompareStorage,
-                                       kSetAside, kRunAsWritten, kBeginProfile})
+  for (const std::string_view known : {kReadBytes, kReadGenerators, kSeedGenerators, kOrderStreams,
+                                       kCompareStorage, kSetAside, kRunAsWritten, kBeginProfile})
     if (name == known) return true;
   if (is_libtorchs(op)) return true;
   if (std::find(kPure.begin(), kPure.end(), name) != kPure.end()) return true;

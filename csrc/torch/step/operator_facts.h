@@ -35,6 +35,7 @@ struct OperatorFacts {
   // the result, where there are kernels for it.
   std::optional<c10::OperatorHandle> in_place, out;
   bool reads_generators = false;  // the body does, and calls nothing
+  bool seeds_generators = false;  // the same
   bool compares = false;          // the body does, and calls nothing
   bool sets_aside = false;        // begins or ends what a loader calls, and calls nothing
   bool as_written = false;        // the step must run so from here on, as its argument says

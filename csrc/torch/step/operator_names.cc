@@ -11,12 +11,13 @@ namespace berth::torch::step {
 namespace {
 
 // What a program did where one of berth's own operators is called: no user knows these.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWords = {{
     {kReadBytes, "a read of a tensor's bytes"},
     {kShareBytes, "numpy() or the like"},
     {kGivePointer, "data_ptr() or DLPack"},
     {kResizeStorage, "UntypedStorage.resize_()"},
     {kReadGenerators, "a read of a generator's state"},
+    {kSeedGenerators, "a seed of a generator"},
     {kOrderStreams, "an event or a stream"},
     {"berth::wait_for_device", "a wait for a stream or a device"},
     {"berth::use_bytes", "what a compiled graph or NCCL takes"},

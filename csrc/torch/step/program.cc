@@ -81,7 +81,12 @@ void find_twins(Program& program) {
     Call& call = program.calls[number];
     call.twin.reset();
     const OperatorFacts& facts = facts_of(call.op);
-    if (!facts.in_place && !facts.out) continue;
+    // Kernels over complex numbers give other bits where an operand has the result's place.
+    // mutant: twin-complex
+    const bool complex = std::any_of(
+        call.operands.begin(), call.operands.end(),
+        [](const Operand& one) { return c10::isComplexType(c10::typeMetaToScalarType(one.type)); });
+    if ((!facts.in_place && !facts.out) || complex) continue;
     const ResultTensor& result = call.result_tensors.front();
     if (result.argument != ResultTensor::kNew || result.operand.storage == kNoStorage ||
         program.storages[result.operand.storage].maker != number || call.barrier)

@@ -541,6 +541,10 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
     record_.sets_generators = true;
     return run();
   }
+  if (facts.seeds_generators) {
+    record_.sets_generators |= std::ranges::any_of(record_.calls, &Call::random);
+    return run();
+  }
   if (facts.orders_streams) {
     record_.several_streams = true;
     return run();
@@ -584,6 +588,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const auto written = call.barrier || !op.schema().returns().empty()
                            ? std::vector<std::pair<std::uint32_t, at::Tensor>>()
                            : written_by(call, given());
+  // It may draw itself, and is followed by what it left.
+  // mutant: generators-at-barriers
+  if (call.barrier) record_.sets_generators |= !generators_.unchanged();
   at::Generator generator;
   if (call.random) {
     generator = generator_of(given());

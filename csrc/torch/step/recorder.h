@@ -44,7 +44,8 @@ class Recorder final : public OperatorListener {
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) override;
   void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) override;
-  [[nodiscard]] std::uint64_t effects() override { return effects_; }
+  [[nodiscard]] std::uint64_t point() override { return effects_; }
+  [[nodiscard]] bool had_effects(std::uint64_t since) override { return effects_ != since; }
   // Writes down a call that has run already when it was called, with the arguments that it took,
   // the results that it gave and what it wrote beside them: the first one of a step that goes on
   // here.

@@ -123,7 +123,8 @@ class BetweenSteps final : public OperatorListener {
     else
       run_kernel_told(op, keys, stack);
   }
-  [[nodiscard]] std::uint64_t effects() override { return effects_; }
+  [[nodiscard]] std::uint64_t point() override { return effects_; }
+  [[nodiscard]] bool had_effects(std::uint64_t since) override { return effects_ != since; }
 
  private:
   std::atomic<std::uint64_t> effects_{0};

@@ -25,8 +25,11 @@ class OperatorListener {
   virtual void called_elsewhere(const c10::OperatorHandle& op, const c10::Stack& stack) {
     (void)op, (void)stack;
   }
-  // The number of calls so far that must not run twice: they write, or draw random numbers.
-  [[nodiscard]] virtual std::uint64_t effects() = 0;
+  // A point between calls, for had_effects().
+  [[nodiscard]] virtual std::uint64_t point() = 0;
+  // Whether calls since then must not run twice: they draw random numbers, or write what was there
+  // before.
+  [[nodiscard]] virtual bool had_effects(std::uint64_t since) = 0;
 };
 
 // Runs the operator's kernel. The listener does not receive the operators inside. In all three
