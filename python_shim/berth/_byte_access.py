@@ -157,7 +157,9 @@ def _by_pointers(function: _Method) -> _Method:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """On the host and without flags: what else would make it so asks for its bytes at once."""
+    """On the host and without flags: what else would make it so asks for its bytes at once. As it is for who handles methods."""
+    if torch.overrides.has_torch_function_unary(tensor):
+        return tensor
     with _unseen():
         return tensor.detach().cpu().resolve_conj().resolve_neg()
 
@@ -411,6 +413,26 @@ _WATCHED = {
 }
 
 
+class _InPlaceOf:
+    """Stands where a method of torch.Tensor was, and is found where a table has that one: handlers of __torch_function__ do."""
+
+    def __init__(self, telling: _Method, method: _Method) -> None:
+        functools.update_wrapper(self, telling)
+        self._telling, self._method = telling, method
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        return self if tensor is None else types.MethodType(self._telling, tensor)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._telling(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other == self._method
+
+    def __hash__(self) -> int:
+        return hash(self._method)
+
+
 def _loads(method: _Method) -> _Method:
     @functools.wraps(method)
     def __next__(self: Any) -> Any:
@@ -654,7 +676,8 @@ class Watch:
             watch_generators(_say, _tell, _functions)
             for name, telling in _WATCHED.items():
                 _before[name] = torch.Tensor.__dict__.get(name)
-                _telling[name] = telling(getattr(torch.Tensor, name))
+                method = getattr(torch.Tensor, name)
+                _telling[name] = _InPlaceOf(telling(method), method)
                 setattr(torch.Tensor, name, _telling[name])
 
     def __exit__(self, *_: object) -> None:

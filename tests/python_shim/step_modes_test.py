@@ -447,6 +447,28 @@ say(looks)
             1,
         )
 
+    def test_handlers_of_methods_are_found(self):
+        """In a table by method, as torch's documentation has it."""
+        self.check(
+            """
+import copy
+handlers = {torch.Tensor.__repr__: lambda self, **_: "mine", torch.Tensor.__deepcopy__: lambda self, memo: "deep",
+            torch.Tensor.tolist: lambda self: "list", torch.Tensor.numpy: lambda self, **_: "array", torch.Tensor.data_ptr: lambda self: 7}
+class Mine(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        handler = handlers.get(function)
+        return handler(*args, **(kwargs or {})) if handler else super().__torch_function__(function, types, args, kwargs or {})
+def handled():
+    def body(k):
+        y = (torch.rand(2, 2) * 2).as_subclass(Mine)
+        return repr(y), copy.deepcopy(y), y.tolist(), y.numpy(), y.numpy(force=True), y.data_ptr()
+    return body
+say(handled)
+""",
+            1,
+        )
+
     def test_a_method_that_the_body_sets_stays(self):
         self.check(
             """

@@ -155,6 +155,22 @@ TEST_CASE("A seed behind a draw is what the step leaves, whatever barrier comes 
   REQUIRE(stats.scheduled == kSteps - 2);
 }
 
+TEST_CASE("What a kernel writes of what it makes counts as written", "[step][barrier]") {
+  const auto stats = as_eager([] {
+    return [](int) {
+      Tensor x = torch::rand({8, 4}).requires_grad_();
+      Tensor hot = torch::one_hot(torch::arange(4), 4).add_(1);
+      const auto sorted = torch::sort(x, 1);
+      std::get<0>(torch::max(x, 1)).sum().backward();
+      const auto version = [](const Tensor& of) { return static_cast<double>(of._version()); };
+      return torch::tensor({version(hot), version(std::get<0>(sorted)),
+                            version(std::get<1>(sorted)), version(x.grad())});
+    };
+  });
+  CAPTURE(stats.to_json());
+  REQUIRE(stats.scheduled == kSteps - 2);
+}
+
 TEST_CASE("A tensor is split at bounds that the step computes", "[step][barrier]") {
   const auto stats = as_eager([] {
     return [weight = torch::ones({8, 4}).requires_grad_()](int) mutable {

@@ -189,7 +189,11 @@ void Ghost::make_results(const Call& expected, c10::Stack* stack, c10::Stack rea
     const ResultTensor& one = expected.result_tensors[next++];
     if (one.argument != ResultTensor::kNew) return operands[one.argument];
     if (one.operand.storage == kNoStorage) return {};
-    return make_tensor(storage_of(one.operand.storage), one.operand, one.keys);
+    at::Tensor made = make_tensor(storage_of(one.operand.storage), one.operand, one.keys);
+    // mutant: step-version-made
+    if (one.version != 0 && !made.is_inference())
+      made.unsafeGetTensorImpl()->set_version_counter(one.version);
+    return made;
   };
   for (std::size_t n = 0; n < expected.results.size(); ++n) {
     const Result& result = expected.results[n];

@@ -64,7 +64,10 @@ struct ResultTensor {
   std::uint32_t argument = kNew;  // the operand that it returns as it came
   Operand operand;                // of one that is new
   c10::DispatchKeySet keys;       // of one that is new
-  bool operator==(const ResultTensor&) const = default;
+  std::uint32_t version = 0;      // of one that is new: kernels may write what they make
+  bool operator==(const ResultTensor& other) const {
+    return argument == other.argument && operand == other.operand && keys == other.keys;
+  }
 };
 
 struct Result {

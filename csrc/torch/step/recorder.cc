@@ -384,6 +384,7 @@ void Recorder::describe_results(Call& call, c10::ArrayRef<c10::IValue> results,
         }
       }
       one.keys = tensor.key_set();
+      one.version = version_of(tensor);
     });
   }
 }
@@ -588,7 +589,6 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10
   const auto written = call.barrier || !op.schema().returns().empty()
                            ? std::vector<std::pair<std::uint32_t, at::Tensor>>()
                            : written_by(call, given());
-  // It may draw itself, and is followed by what it left.
   // mutant: generators-at-barriers
   if (call.barrier) record_.sets_generators |= !generators_.unchanged();
   at::Generator generator;

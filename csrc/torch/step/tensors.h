@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +67,12 @@ void for_each_device(c10::ArrayRef<c10::IValue> values, const Visit& visit) {
       if (tensor.defined()) see(tensor.device());
     });
   }
+}
+
+// How often its bytes were written, as autograd counts it; 0 where autograd does not.
+[[nodiscard]] inline std::uint32_t version_of(const at::Tensor& tensor) {
+  const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
+  return counter.enabled() ? counter.current_version() : 0;
 }
 
 // A tensor that is that part of `storage`.
