@@ -39,8 +39,10 @@ def watch_generators(
     def set_state(method: _Method) -> _Method:
         @functools.wraps(method)
         def set_state(self: torch.Generator, new_state: torch.Tensor) -> Any:
-            # As the generator gave it no operator has made it, or written it.
-            if isinstance(new_state, torch.Tensor) and (new_state._version > 0 or new_state not in _given_states):
+            # As the generator gave it no operator has made it, or written it. Of inference tensors nobody counts that.
+            if isinstance(new_state, torch.Tensor) and (
+                new_state.is_inference() or new_state._version > 0 or new_state not in _given_states
+            ):
                 tell(new_state, "read_bytes")
             return method(self, new_state)
 

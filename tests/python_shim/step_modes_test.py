@@ -18,6 +18,7 @@ def states():
         own.set_state(of_own)
         c, d = torch.rand(4), torch.rand(4, generator=own)
         torch.set_rng_state(fixed.clone())
+        with torch.inference_mode(): torch.set_rng_state(torch.get_rng_state())
         return a, b, c, d, torch.rand(4)
     return body
 def copied():
