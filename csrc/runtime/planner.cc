@@ -270,7 +270,7 @@ void Planner::keep_files(const Plan& plan) {
   if (options_.folder) keep_in_folder(plan);
 }
 
-// What others wrote stays.
+// Files that this run did not write stay.
 void Planner::withdraw_files() noexcept {
   std::error_code ignored;
   // mutant: withdraw-file

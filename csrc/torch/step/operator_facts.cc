@@ -443,18 +443,14 @@ bool may_fail(const Call& call, bool on_host) {
 
 namespace {
 
-// A line for each kernel: its key, where it was registered, and what it takes. One that was
-// replaced is inactive; of one in Python nobody knows what it takes.
-std::string registrations_of(const c10::OperatorHandle& op) { return op.dumpState(); }
-
-// What comes before the path of a file where a kernel of that line was registered; then that file.
+// What libtorch says before the file in which a kernel was registered.
 constexpr std::string_view kRegisteredAt = "registered at ";
 
 // The folder that libtorch's sources were compiled in; empty where that is not said.
 const std::string& sources_of_libtorch() {
   static const auto* const folder = new std::string([] {
     const auto op = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
-    const std::string all = op ? registrations_of(*op) : std::string();
+    const std::string all = op ? op->dumpState() : std::string();
     const std::size_t at = all.find(kRegisteredAt);
     const std::size_t end = all.find("build/aten/src", at);
     const std::size_t first = at + kRegisteredAt.size();
@@ -467,7 +463,9 @@ bool has_kernel_of_others(const c10::OperatorHandle& op) {
   constexpr std::array<std::string_view, 5> kKeys = {
       "CPU", "CUDA", "CompositeExplicitAutograd[alias]",
       "CompositeExplicitAutogradNonFunctional[alias]", "CompositeImplicitAutograd[alias]"};
-  const std::string registrations = registrations_of(op);
+  // A line for each kernel: its key, where it was registered, and what it takes. One that was
+  // replaced is inactive; of one in Python nobody knows what it takes.
+  const std::string registrations = op.dumpState();
   std::string_view left = registrations;
   while (!left.empty()) {
     const std::string_view line = left.substr(0, left.find('\n'));

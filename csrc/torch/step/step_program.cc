@@ -118,10 +118,8 @@ class BetweenSteps final : public OperatorListener {
     const Passes how = passes(last_of(*stack, op.schema().arguments().size()));
     const OperatorFacts& facts = facts_of(op);
     if (facts.random || std::count(facts.writes.begin(), facts.writes.end(), true) > 0) ++effects_;
-    if (how == Passes::kForOthers)
-      run_in_python(op, keys, stack);
-    else
-      run_kernel_told(op, keys, stack);
+    const auto run = how == Passes::kForOthers ? run_in_python : run_kernel_told;
+    run(op, keys, stack);
   }
   [[nodiscard]] std::uint64_t point() override { return effects_; }
   [[nodiscard]] bool had_effects(std::uint64_t since) override { return effects_ != since; }
