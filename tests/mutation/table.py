@@ -575,6 +575,7 @@ MUTANTS = (
     Mutant("streams-left", "streams", "a stream does not wait for what was put off when the step left its program", Drop(), STREAMS),
     Mutant("step-own-generator", "step", "a step draws from the generator that another one made", Replace("if (may_stand_for(value, argument.value)) return true;\n    if (is_number) {"), PROGRAMS),
     Mutant("threads-takes", "threads", "what another thread takes of a step has no bytes there", Swap("!argument", "argument"), THREADS),
+    Mutant("followed-barriers", "threads", "a step with a barrier runs what it has put off on the thread that calls it", Swap("call.barrier || call.host_read || ", ""), THREADS),
     Mutant("threads-trace", "threads", "what a step has put off runs on another thread, and sets that one's number of threads", Swap("scheduled_->may_be_followed", "false"), THREADS),
     Mutant("threads-set", "threads", "a thread that is asked for its number of threads gets one", Swap("omp_get_max_threads != nullptr", "omp_get_max_threads == nullptr"), THREADS),
     Mutant("threads-written", "threads", "another thread takes what a step has written and put off", Swap("|| was_written(found->second)", ""), THREADS),

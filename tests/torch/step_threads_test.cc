@@ -110,7 +110,7 @@ TEST_CASE("A thread of the body's has the number of threads that it has without 
   int fresh = 0;
   std::thread([&] { fresh = ThreadCount::now(); }).join();
   torch::set_num_threads(fresh + 1);  // which a thread has once it asks for it
-  const auto run = [](bool by_program) {
+  const auto run = [](bool by_program, bool with_barrier = false) {
     torch::manual_seed(7);
     nn::Linear net(32, 64);
     StepProgram program(waiting());
@@ -119,6 +119,7 @@ TEST_CASE("A thread of the body's has the number of threads that it has without 
       const Tensor x = torch::randn({1000, 32});
       if (by_program) program.begin();
       const Tensor out = torch::gelu(net->forward(x)).detach();  // large enough for several
+      if (with_barrier) berth::torch::read_bytes(net->bias);
       if (step > 2)
         std::thread([&] {
           seen.push_back(ThreadCount::now());
@@ -137,6 +138,7 @@ TEST_CASE("A thread of the body's has the number of threads that it has without 
   REQUIRE(plain[1] == fresh);
   REQUIRE(plain[2] == fresh + 1);
   REQUIRE(run(true) == plain);
+  REQUIRE(run(true, true) == plain);
   // So has a thread that runs steps without large operators.
   std::vector<int> seen;
   std::thread([&] {

@@ -81,8 +81,8 @@ struct Scheduled {
   Instructions instructions;
   Bytes predicted_peak = 0;  // with what is resident
   Bytes resident = 0;
-  // Whether its operators may run on another thread than the body's: none is foreign, whose kernels
-  // may be in Python.
+  // Whether its operators may run on another thread than the body's: none is foreign, whose
+  // kernels may be in Python, but those that run when they are called.
   bool may_be_followed = false;
   // Whether a call draws again what it drew: from a state of its generator, which is another in
   // each replay of a graph that is captured.

@@ -473,7 +473,9 @@ Scheduled scheduled_from(Program& program, SchedulingOptions options, const Refi
   result.may_be_followed =
       !result.program.several_streams &&
       std::all_of(result.program.calls.begin(), result.program.calls.end(), [](const Call& call) {
-        return call.op.operator_name().name.starts_with("aten::");
+        const std::string& name = call.op.operator_name().name;
+        // mutant: followed-barriers
+        return call.barrier || call.host_read || name.starts_with("aten::");
       });
   count_barriers(result);
   result.draws_again =
