@@ -49,7 +49,8 @@ constexpr std::array<Setting, 14> kSettings = {{
      "part of the program's identity in traces and plans"},
     {"BERTH_PLAN_TIME_LIMIT", "Config::plan_time_limit_seconds", "berth plan --time-limit",
      "seconds, 0.001 to 86400", "2",
-     "how long mode learn may improve a plan in the background. The first plan comes sooner"},
+     "how long mode learn may improve a plan in the background, and the limit of a search of step "
+     "programs. The first plan comes sooner"},
     {"BERTH_MEMORY_LIMIT", "Config::memory_limit", "", "a size such as 6GiB; 0: the device's own",
      "0", "the most memory that arena and pool hold together"},
     {"BERTH_MEMORY", "Config::memory", "", "auto, virtual, plain", "auto",

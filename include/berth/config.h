@@ -48,7 +48,8 @@ struct Config {
   std::string stats;     // BERTH_STATS: the file that receives the counters at exit, as JSON
   bool verbose = false;  // BERTH_VERBOSE: print one line at exit: steps, hits, misses, memory
   std::string tag;       // BERTH_TAG: part of a plan's fingerprint
-  double plan_time_limit_seconds = 2;     // BERTH_PLAN_TIME_LIMIT: for planning in the background
+  // BERTH_PLAN_TIME_LIMIT: for planning in the background. Step programs take it from the variable.
+  double plan_time_limit_seconds = 2;
   Bytes memory_limit = 0;                 // BERTH_MEMORY_LIMIT: 0 is the device's own
   MemoryKind memory = MemoryKind::kAuto;  // BERTH_MEMORY: without effect on the host
   // BERTH_HANDLE: the largest handle of a GPU's virtual memory. Larger handles need fewer driver

@@ -20,9 +20,9 @@ struct SchedulingOptions {
   Bytes budget = 0;  // 0: none
   // The same as a share of what the step as recorded adds to what is there between steps; 0: none.
   double share = 0;
-  double more_time = -1;  // the least memory that takes so much more time; below 0: none
-  double time_limit_seconds = 2;
-  std::uint64_t copy_rate = 0;  // bytes a second to the host and back; 0: nothing is copied
+  double more_time = -1;          // the least memory that takes so much more time; below 0: none
+  double time_limit_seconds = 2;  // of each search
+  std::uint64_t copy_rate = 0;    // bytes a second to the host and back; 0: nothing is copied
   // Whether something is copied where the budget is not met without copies, with copy_rate 0: as
   // fast as such devices do it.
   bool copies_if_needed = false;

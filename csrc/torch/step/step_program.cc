@@ -158,6 +158,7 @@ class StepProgram::State {
     BERTH_CHECK(why.empty(), kUsage, "{}", why);
     const Config config = Config::from_environment();
     looks_at_bytes_ = config.check == CheckLevel::kFull;
+    plan_time_limit_ = config.plan_time_limit_seconds;
     const std::string& file = options.schedule.empty() ? config.schedule : options.schedule;
     if (!config.algorithms.empty())
       algorithms_ = expand_file_name(config.algorithms, this_program(config, {}), -1);
@@ -422,6 +423,7 @@ class StepProgram::State {
             .budget = options_.memory_budget,
             .share = options_.memory_share,
             .more_time = options_.time_budget,
+            .time_limit_seconds = plan_time_limit_,
             .copy_rate = copies_if_needed() ? 0 : options_.copy_rate,
             .copies_if_needed = copies_if_needed(),
             .host_memory = options_.host_memory,
@@ -614,17 +616,16 @@ class StepProgram::State {
 
   StepProgramOptions options_;
   std::optional<graph::Schedule> given_;
-  std::string algorithms_;       // the file of what was measured of them
-  bool looks_at_bytes_ = false;  // while steps are recorded
-  bool sees_threads_ = false;
+  std::string algorithms_;                              // the file of what was measured of them
+  bool looks_at_bytes_ = false, sees_threads_ = false;  // the first: while steps are recorded
   StepProgramStats stats_;
   Spills::Figures spills_ = Spills::get().figures();  // behind the last step
   Bytes spilled_before_ = 0;                          // this step
   std::uint32_t told_of_spills_ = 0;
-  double may_wait_;                   // for plans, seconds
-  bool takes_over_ = false;           // another schedule than before, behind this step
-  std::vector<ForetoldOn> foretold_;  // of that schedule
-  std::list<Scheduled> programs_;     // the one that came last first
+  double may_wait_, plan_time_limit_ = 0;  // for plans, and of a search: seconds
+  bool takes_over_ = false;                // another schedule than before, behind this step
+  std::vector<ForetoldOn> foretold_;       // of that schedule
+  std::list<Scheduled> programs_;          // the one that came last first
   std::deque<StepRecord> candidates_;
   VaryingSteps varying_;                      // of programs in which data decide shapes
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
@@ -666,9 +667,8 @@ void allow_spills(std::uint64_t host_memory) {
 }
 
 std::uint64_t known_to_spills(int device) {
-  return Spills::get().known(device < 0
-                                 ? c10::Device(c10::kCPU)
-                                 : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  const auto number = static_cast<c10::DeviceIndex>(device);
+  return Spills::get().known(device < 0 ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, number));
 }
 
 void watch_threads() { OtherThreads::see(); }

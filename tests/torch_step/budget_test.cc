@@ -2,7 +2,7 @@
 #include "csrc/torch/step/operator_facts.h"
 #include "tests/catch.h"
 #include "tests/support/thoroughness.h"
-#include "tests/torch/step_subjects.h"
+#include "tests/torch_step/subjects.h"
 
 #include <torch/library.h>
 #include <torch/torch.h>

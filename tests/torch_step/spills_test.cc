@@ -1,9 +1,10 @@
 // Spills on a CPU whose memory is one small range, of which a request takes the first bytes that
 // are free: where what an operator takes comes to lie, and what operators find that use tensors
 // beside their arguments.
+#include "csrc/torch/step/spills.h"
+
 #include "csrc/torch/shared/room.h"
 #include "csrc/torch/step/spill_memory.h"
-#include "csrc/torch/step/spills.h"
 #include "tests/catch.h"
 
 #include <berth/step_program.h>

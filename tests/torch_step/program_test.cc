@@ -1,7 +1,7 @@
 // A step program trains to the bits that the step as written trains to, whatever the step does.
 #include "csrc/torch/step/operator_facts.h"
 #include "tests/catch.h"
-#include "tests/torch/step_subjects.h"
+#include "tests/torch_step/subjects.h"
 
 #include <berth/warnings.h>
 

@@ -1,6 +1,6 @@
 // Steps whose tensors get other shapes: because the body says so, or because data do.
 #include "tests/catch.h"
-#include "tests/torch/step_bodies.h"
+#include "tests/torch_step/bodies.h"
 
 #include <berth/step_program.h>
 

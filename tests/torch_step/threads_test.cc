@@ -1,7 +1,7 @@
 // Step programs beside other programs, threads and processes, and while a step is being planned.
 #include "csrc/torch/step/thread_count.h"
 #include "tests/catch.h"
-#include "tests/torch/step_subjects.h"
+#include "tests/torch_step/subjects.h"
 
 #include <sys/wait.h>
 #include <torch/torch.h>

@@ -1,7 +1,7 @@
 // Kernels that a program registers for libtorch's operators are called where the program calls
 // them.
 #include "tests/catch.h"
-#include "tests/torch/step_bodies.h"
+#include "tests/torch_step/bodies.h"
 
 #include <berth/step_program.h>
 

@@ -3,7 +3,7 @@
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/outside_memory.h"
 #include "tests/catch.h"
-#include "tests/torch/step_bodies.h"
+#include "tests/torch_step/bodies.h"
 
 #include <berth/step_program.h>
 

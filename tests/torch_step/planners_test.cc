@@ -3,7 +3,7 @@
 #include "csrc/graph/schedule.h"
 #include "tests/catch.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/torch/step_subjects.h"
+#include "tests/torch_step/subjects.h"
 
 #include <berth/graph.h>
 #include <berth/schedule.h>
