@@ -22,6 +22,9 @@ constexpr unsigned kForetoldMarks = 2;
 // Where no pages are mapped and the limit is less than a third above what lives, a range for a plan
 // is one more that nothing else can use a part of.
 constexpr Bytes kPartOfRange = 3;
+// Where the limit leaves less than this part of what lives beside that, a plan of buckets may not
+// need more than the limit leaves, whatever of it will be in use at one time.
+constexpr Bytes kPartForBuckets = 32;
 // What a plan may hold beyond the target, as a part of what lives: its hits are worth it.
 constexpr Bytes kWorthPart = 256;
 
@@ -143,14 +146,17 @@ Bytes Allocator::State::beside_plan() const noexcept {
   return pool.pages_of_blocks(std::max(begun_at, oldest));
 }
 
-Bytes Allocator::State::room_for_arena() const noexcept {
+Bytes Allocator::State::room_for_arena(bool may_need_less) const noexcept {
   // What a foretold step holds is not known before.
   if (!device.properties().aliases || foretold_live != 0) return kMaxBytes;
+  // mutant: room-buckets
+  if (may_need_less && !store.is_near_limit(counters.live_peak, kPartForBuckets)) return kMaxBytes;
   const Bytes room = store.room();
+  const Bytes limit = room == kMaxBytes ? kMaxBytes : store.held() + room;
   const Bytes worth = target(0) + counters.live_peak / kWorthPart;
   // mutant: room-declined
-  const Bytes most =
-      std::min(std::max(store.peak(), worth), room == kMaxBytes ? kMaxBytes : store.held() + room);
+  const Bytes wanted = may_need_less ? kMaxBytes : std::max(store.peak(), worth);
+  const Bytes most = std::min(wanted, limit);
   const Bytes beside = beside_plan();
   return most - std::min(most, beside);
 }
@@ -158,8 +164,8 @@ Bytes Allocator::State::room_for_arena() const noexcept {
 Learning::Options::Room Allocator::State::make_room(const PlanLookup& plan) noexcept {
   using Room = Learning::Options::Room;
   if (device.properties().aliases)
-    return may_need_less(plan) || plan.plan().arena_bytes <= room_for_arena() ? Room::kMade
-                                                                              : Room::kNone;
+    return plan.plan().arena_bytes <= room_for_arena(may_need_less(plan)) ? Room::kMade
+                                                                          : Room::kNone;
   if (device.properties().maps_pages) return Room::kMade;
   const Bytes more = arena.growth_for(plan);
   // mutant: plain-near-limit

@@ -353,6 +353,7 @@ MUTANTS = (
     Mutant("learn-shared", "learning", "a chunk that a search reads is written anew", Drop(), LEARNS),
     Mutant("learn-refused", "learning", "steps whose arena was refused are planned again and again", Swap("watch", "start"), LEARNS),
     Mutant("learn-try-again", "learning", "an arena that was refused is never asked for again", Swap("try_again(notes);", "", 2), LEARNS),
+    Mutant("room-buckets", "learning", "a plan of buckets serves that the limit has no room for", Swap("!store.is_near_limit(counters.live_peak, kPartForBuckets)", "true"), TARGET),
     Mutant("room-declined", "learning", "a plan serves whatever is held with it", Swap("std::max(store.peak(), worth)", "kMaxBytes"), TARGET),
     Mutant("plan-kept-large", "learning", "a plan that would raise the peak is kept for other runs", Drop(), TARGET),
     Mutant("room-parts", "learning", "parts of pages beside what stays in the pool count for nothing", Replace("bytes += chunk->size;"), TARGET),

@@ -111,6 +111,43 @@ TEST_CASE("Buckets serve steps of random lengths on large pages", "[learn][targe
   CHECK(of_live <= 1.05);
 }
 
+// The largest sizes of all steps together are more than any one step has.
+TEST_CASE("A plan of buckets serves where the limit has room for it", "[learn][target]") {
+  const auto run = [](Bytes limit) {
+    test::SimulatedDevice device(
+        {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+    Allocator allocator(device, learning(limit));
+    std::mt19937 random(3);
+    std::vector<void*> kept, live;
+    for (int i = 0; i < 80; ++i) kept.push_back(allocator.allocate(Bytes{7} << 20, 0));
+    for (int step = 0; step < 60; ++step) {
+      for (int batch = 0; batch < 6; ++batch) {
+        const Bytes length = 64 + random() % 192;
+        for (int layer = 0; layer < 12; ++layer) {
+          void* const scratch = allocator.allocate(length * 5000, 0);
+          live.push_back(allocator.allocate(length * 9000 + 512 * layer, 0));
+          live.push_back(allocator.allocate(length * 23000, 0));
+          live.push_back(allocator.allocate(Bytes{3} << 20, 0));
+          allocator.free(scratch);
+        }
+      }
+      while (!live.empty()) {
+        void* const gradient = allocator.allocate(Bytes{5} << 19, 0);
+        allocator.free(live.back());
+        live.pop_back();
+        allocator.free(gradient);
+      }
+      allocator.mark_step(0);
+    }
+    CHECK(allocator.is_valid() == "");
+    for (void* const pointer : kept) allocator.free(pointer);
+    return allocator.stats();
+  };
+  const Bytes live = run(0).live_peak;
+  REQUIRE_NOTHROW(run(live + live / 40));
+  CHECK(run(live + live / 28).plans_learned >= 1);
+}
+
 // Experts whose shares of the work change at each step: as many requests, of any size.
 TEST_CASE("Steps of any sizes hold what lives, too", "[learn][target]") {
   test::SimulatedDevice device(
