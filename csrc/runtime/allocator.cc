@@ -310,6 +310,7 @@ void* Allocator::State::allocate_slowly(Bytes size, LaneKey lane, trace::Tag tag
       throw;
     }
   }
+  hit_share.look(arena.plan() != nullptr, next_id, counters.hits + counters.hits_bucket);
   if (next_id >= parts_at) look_at_parts();
   const Arena::Outcome outcome = ask_arena(size, lane, tag, id);
   BERTH_CHECK(size <= kMaxBytes, kUsage, "a block of {} bytes was requested, the most is {}", size,

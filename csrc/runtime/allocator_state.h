@@ -10,6 +10,7 @@
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/arena.h"
 #include "csrc/runtime/fallback.h"
+#include "csrc/runtime/hit_share.h"
 #include "csrc/runtime/learning.h"
 #include "csrc/runtime/miss_table.h"
 #include "csrc/runtime/notes.h"
@@ -161,6 +162,7 @@ struct Allocator::State {
   std::uint64_t next_id = 0;    // of blocks; also counts requests
   unsigned leftover_looks = 0;  // for pages of an earlier plan, in vain
   std::uint64_t leftover_wait = 0;
+  HitShare hit_share;                         // of the plan that serves
   std::uint64_t parts_at = 0;                 // the request at which look_at_parts() looks next
   bool made_room = false;                     // make_room() did, ever
   std::array<std::uint64_t, 16> marked_at{};  // next_id at the last marks

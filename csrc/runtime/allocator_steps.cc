@@ -24,7 +24,7 @@ constexpr unsigned kForetoldMarks = 2;
 constexpr Bytes kPartOfRange = 3;
 // Where the limit leaves less than this part of what lives beside that, a plan of buckets may not
 // need more than the limit leaves, whatever of it will be in use at one time.
-constexpr Bytes kPartForBuckets = 32;
+constexpr Bytes kPartForBuckets = 16;
 // What a plan may hold beyond the target, as a part of what lives: its hits are worth it.
 constexpr Bytes kWorthPart = 256;
 

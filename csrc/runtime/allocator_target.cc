@@ -8,8 +8,9 @@ namespace berth {
 namespace {
 
 // Beyond the peak of live bytes memory is asked for without a look at what the plan could spare up
-// to this: the part below, and a page for each end of the pool; with a plan the larger of both.
-constexpr Bytes kSlackPart = 128, kSlackPages = 2;
+// to this: the part below, and a page for each end of the pool; with a plan the larger of both. The
+// part is small where a plan misses often, since little of what it spares would have been a hit.
+constexpr Bytes kSlackPart = 128, kLeastSlackPart = 2048, kSlackPages = 2;
 // Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
 // With fewer pages beside little that lives, streams would wait for each other instead.
 constexpr Bytes kTargetPart = 128, kTargetPages = 4;
@@ -43,8 +44,10 @@ bool Allocator::State::pool_has_target() const noexcept {
 
 // What is not worth a search beside so much that lives.
 Bytes Allocator::State::slack(Bytes live) const noexcept {
-  const Bytes part = live / kSlackPart, pages = kSlackPages * device.properties().page_bytes;
-  return arena.plan() ? std::max(part, pages) : part + pages;
+  const Bytes pages = kSlackPages * device.properties().page_bytes;
+  if (!arena.plan()) return live / kSlackPart + pages;
+  // mutant: slack-misses
+  return std::max(live / (hit_share.is_high() ? kSlackPart : kLeastSlackPart), pages);
 }
 
 }  // namespace berth

@@ -111,6 +111,40 @@ TEST_CASE("Buckets serve steps of random lengths on large pages", "[learn][targe
   CHECK(of_live <= 1.05);
 }
 
+// Of a plan that misses often idle pages serve before memory grows.
+TEST_CASE("A plan that misses often spares its pages early", "[learn][target]") {
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator allocator(device, learning());
+  std::mt19937 random(38);
+  std::vector<void*> kept, live;
+  for (int i = 0; i < 60; ++i) kept.push_back(allocator.allocate(Bytes{2} << 20, 0));
+  const auto keep = [&](Bytes size) { live.push_back(allocator.allocate(size, 0)); };
+  for (int step = 0; step < 60; ++step) {
+    const std::size_t evaluations = 4 + random() % 11;
+    for (std::size_t k = 0; k < 3 * evaluations; ++k) {
+      for (const Bytes units : {1, 4, 4, 4, 1}) keep(units << 22);
+      if (random() % 20 == 0) keep(Bytes{512} << 6);
+      void* const scratch = allocator.allocate(Bytes{9} << 20, 0);
+      allocator.free(scratch);
+    }
+    while (!live.empty()) {
+      void* const gradient = allocator.allocate(Bytes{16} << 20, 0);
+      void* const other = allocator.allocate(Bytes{4} << 20, 0);
+      allocator.free(live.back());
+      live.pop_back();
+      allocator.free(gradient);
+      allocator.free(other);
+    }
+    allocator.mark_step(0);
+  }
+  CHECK(allocator.is_valid() == "");
+  const Stats stats = allocator.stats();
+  const double of_live = held_of_live(stats);
+  CAPTURE(of_live, stats.live_peak, stats.hits, stats.requests);
+  CHECK(of_live <= 1.0015);
+}
+
 // The largest sizes of all steps together are more than any one step has.
 TEST_CASE("A plan of buckets serves where the limit has room for it", "[learn][target]") {
   const auto run = [](Bytes limit) {
@@ -145,7 +179,7 @@ TEST_CASE("A plan of buckets serves where the limit has room for it", "[learn][t
   };
   const Bytes live = run(0).live_peak;
   REQUIRE_NOTHROW(run(live + live / 40));
-  CHECK(run(live + live / 28).plans_learned >= 1);
+  CHECK(run(live + live / 12).plans_learned >= 1);
 }
 
 // Experts whose shares of the work change at each step: as many requests, of any size.
