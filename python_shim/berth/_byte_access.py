@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator
 import torch
 
 from berth._generators import watch_generators
+from berth._libraries import watch_libraries
 from berth._streams import watch_streams
 from berth._torch_script import watch_torch_script
 
@@ -432,6 +433,9 @@ class _InPlaceOf:
     def __hash__(self) -> int:
         return hash(self._method)
 
+    def __reduce__(self) -> Any:
+        return getattr, (torch.Tensor, self._method.__name__)
+
 
 def _loads(method: _Method) -> _Method:
     @functools.wraps(method)
@@ -551,17 +555,6 @@ def _shared(method: _Method) -> _Method:
     return share
 
 
-def _profiles(function: _Method) -> _Method:
-    """Of a profiler, which asks for the pointers of what operators take before the step sees these."""
-
-    @functools.wraps(function)
-    def enable(*args: Any, **kwargs: Any) -> Any:
-        _say("begin_profile", "a profiler began in the step")
-        return function(*args, **kwargs)
-
-    return enable
-
-
 _lock = threading.Lock()
 _watches = 0
 _functions: list[tuple[Any, str, Any]] = []  # what stood in the modules
@@ -664,9 +657,7 @@ class Watch:
             for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))
-            profiler: Any = torch.autograd.profiler
-            _functions.append((profiler, "_enable_profiler", profiler._enable_profiler))
-            profiler._enable_profiler = _profiles(profiler._enable_profiler)
+            watch_libraries(_say, _functions)
             watch_streams(_say, _functions)
             watch_torch_script(_say, _tell, _functions)
             for name, wrap in {**dict.fromkeys(_POINTERS, _by_pointers), "_data_address": _pointer}.items():

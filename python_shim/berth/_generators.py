@@ -48,6 +48,16 @@ def watch_generators(
 
         return set_state
 
+    def set_pickled(method: _Method) -> _Method:
+        @functools.wraps(method)
+        def set_pickled(self: torch.Generator, state: Any) -> Any:
+            for one in state if isinstance(state, tuple) else ():
+                if isinstance(one, torch.Tensor):  # a copy that an operator made, as copy.deepcopy() does
+                    tell(one, "read_bytes")
+            return method(self, state)
+
+        return set_pickled
+
     def seed(method: _Method) -> _Method:
         @functools.wraps(method)
         def seed(self: torch.Generator, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +66,12 @@ def watch_generators(
 
         return seed
 
-    for names, wrap in ((_STATES, state), (("set_state",), set_state), (_SEEDS, seed)):
+    for names, wrap in (
+        (_STATES, state),
+        (("set_state",), set_state),
+        (("__setstate__",), set_pickled),
+        (_SEEDS, seed),
+    ):
         for name in names:
             if method := torch.Generator.__dict__.get(name):
                 functions.append((_generators, name, method))

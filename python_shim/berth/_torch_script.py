@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import re
 from typing import Any, Callable, Iterator
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 _Method = Callable[..., Any]
 # Of classes of torch._C, and of itself.
 _READERS = {
-    "ScriptModule": ("save", "save_to_buffer", "_save_for_mobile", "_save_to_buffer_for_mobile"),
+    "ScriptModule": (
+        "save",
+        "save_to_buffer",
+        "_save_for_mobile",
+        "_save_to_buffer_for_mobile",
+        "dump",
+        "dump_to_str",
+        "__deepcopy__",
+    ),
     "ScriptFunction": ("save", "save_to_buffer"),
     "Graph": ("_export_onnx",),
     "": ("_freeze_module", "_pickle_save", "_save_parameters"),
 }
+
+
+# Operations that are none of the dispatcher's, so that nobody sees them: by these, bytes are read or a generator is seeded.
+_UNSEEN = ("prim::tolist", "aten::save", "aten::manual_seed")
+_PRINTS = ("prim::Print", "aten::format", "aten::percentFormat", "aten::str")
+# Types whose values hold no tensor.
+_PLAIN = re.compile(r"(int|float|bool|str|number|complex|NoneType|Device|List|Optional|Tuple|Dict|[][, ])+")
+_unseen_in: Any = WeakIdKeyDictionary()
+
+
+def _has_unseen(compiled: Any) -> bool:
+    """Whether a function of TorchScript, or one that it calls, has one."""
+    found = _unseen_in.get(compiled)
+    if found is None:
+        graph = compiled.inlined_graph
+        printed = [one for kind in _PRINTS for node in graph.findAllNodes(kind, True) for one in node.inputs()]
+        found = any(graph.findAllNodes(kind, True) for kind in _UNSEEN) or any(
+            not _PLAIN.fullmatch(one.type().annotation_str) for one in printed
+        )
+        with contextlib.suppress(TypeError):  # no weak reference to it can be made
+            _unseen_in[compiled] = found
+    return bool(found)
 
 
 def _tensors_of(value: Any) -> Iterator[torch.Tensor]:
@@ -46,6 +79,18 @@ def watch_torch_script(
 
         return read
 
+    def calls(method: _Method) -> _Method:
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if _has_unseen(self):
+                say("run_as_written", "TorchScript prints or reads the bytes of tensors, or seeds a generator")
+            return method(self, *args, **kwargs)
+
+        return call
+
+    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        functions.append((kind, "__call__", kind.__call__))
+        setattr(kind, "__call__", calls(kind.__call__))
     for owner, names in _READERS.items():
         of = getattr(torch._C, owner) if owner else torch._C
         for name in names:

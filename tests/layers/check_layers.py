@@ -44,6 +44,7 @@ PYTHON = [
     "_stats",
     "_streams",
     "_generators",
+    "_libraries",
     "_torch_script",
     "_byte_access",
     "_other_threads",

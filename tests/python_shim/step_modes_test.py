@@ -38,6 +38,107 @@ say(states), say(copied)
             2,
         )
 
+    def test_copies_of_a_generator_draw_what_it_draws(self):
+        self.check(
+            """
+def copied():
+    import copy, pickle
+    g = torch.Generator().manual_seed(3)
+    sampler = torch.utils.data.RandomSampler(range(5), generator=g)
+    def body(k):
+        a = torch.rand(2, generator=g)
+        copies = [copy.deepcopy(g), copy.deepcopy(sampler).generator, pickle.loads(pickle.dumps(g)), copy.copy(g)]
+        return a, *[torch.rand(2, generator=one) for one in copies], torch.rand(2, generator=g)
+    return body
+say(copied)
+""",
+            1,
+        )
+
+    def test_torch_script_s_own_operations_find_the_bytes(self):
+        # They are none of the dispatcher's: steps with them run as written.
+        self.check(
+            """
+import copy, pickle, tempfile
+from typing import List
+@torch.jit.script
+def named(x, n: int): return "{} of {}".format(x, n)
+@torch.jit.script
+def printed(x): print(x)
+@torch.jit.script
+def saved(x, f: str): torch.save(x, f)
+@torch.jit.script
+def listed(x):
+    got: List[float] = x.tolist()
+    return got
+@torch.jit.script
+def checked(x, n: int):
+    assert n < 100, "{} is too many".format(n)
+    return x.sum() * n
+class Held(nn.Module):
+    def __init__(self, t):
+        super().__init__()
+        self.register_buffer("t", t)
+    def forward(self, x): return str(self.t) + str(listed(x))
+file = tempfile.mkdtemp() + "/x.pt"
+def of(see):
+    def make():
+        w = torch.randn(2)
+        held = torch.jit.script(Held(w))
+        def body(k):
+            w.mul_(0.9)
+            return see(w, held), see(w * 2, held)
+        return body
+    return make
+def unscheduled(see): say(of(see), -100)
+unscheduled(lambda x, held: named(x, 3))
+unscheduled(lambda x, held: (saved(x, file), torch.load(file))[1])
+unscheduled(lambda x, held: str(listed(x)))
+unscheduled(lambda x, held: held(x))
+unscheduled(lambda x, held: copy.deepcopy(held).t)
+say(of(lambda x, held: checked(x, 3)))
+def seeded():
+    @torch.jit.script
+    def seed(n: int): torch.manual_seed(n)
+    def body(k):
+        torch.manual_seed(3)
+        a = torch.rand(2)
+        if k > 3: seed(3)
+        return a, torch.rand(2)
+    return body
+say(seeded)
+def pickled():
+    def body(k): return pickle.loads(pickle.dumps([torch.Tensor.tolist, torch.Tensor.numpy])) == [torch.Tensor.tolist, torch.Tensor.numpy], torch.ones(2) * k
+    return body
+say(pickled)
+""",
+            8,
+        )
+
+    def test_observers_of_operators_see_what_they_would(self):
+        self.check(
+            """
+import json, tempfile
+def observed():
+    net = nn.Linear(4, 4)
+    def body(k):
+        net.zero_grad()
+        y, names = net(torch.randn(2, 4)) * 2, ""
+        if k % 3 == 2:
+            observer, file = torch.profiler.ExecutionTraceObserver(), tempfile.mkdtemp() + "/trace.json"
+            observer.register_callback(file)
+            observer.start()
+            y.sin().sum().backward()
+            observer.stop()
+            observer.unregister_callback()
+            names = " ".join(sorted(node["name"] for node in json.load(open(file))["nodes"]))
+        return y, names
+    return body
+say(observed)
+""",
+            1,
+        )
+
     def test_what_is_set_and_drawn_is_as_at_the_call(self):
         self.check(
             """

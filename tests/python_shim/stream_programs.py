@@ -344,6 +344,29 @@ def make():
 """,
         10,
     ),
+    "synchronizes_never": (
+        """
+def make():
+    net, two = mlp(), side()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def body(k):
+        torch.cuda.set_sync_debug_mode("error")  # a wait of the host for a stream raises
+        try:
+            x = torch.randn(256, 64, device="cuda")
+            two.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(two): y = x.relu()
+            torch.cuda.current_stream().wait_stream(two)
+            optimizer.zero_grad()
+            loss = net(y).square().mean()
+            loss.backward()
+            optimizer.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        return [loss, *net.parameters()]
+    return body
+""",
+        8,
+    ),
     "synchronizes": (
         """
 def make():

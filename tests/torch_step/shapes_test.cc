@@ -422,3 +422,17 @@ TEST_CASE("Data decide shapes that were equal by chance where they decide others
   CHECK(stats.programs == 1);
   CHECK(stats.scheduled == kSteps - 2);
 }
+
+TEST_CASE("Steps of too many operators are recorded more and more rarely", "[step]") {
+  berth::torch::StepProgram program(waiting());
+  Tensor x = torch::zeros({1});
+  for (int step = 0; step < 7; ++step) {
+    program.begin();
+    for (int k = 0; k < 33'000; ++k) x.add_(1);
+    program.end();
+  }
+  REQUIRE(x.item<float>() == 7 * 33'000);
+  const berth::torch::StepProgramStats stats = program.stats();
+  REQUIRE(stats.last_refusal.find("the most is 32768") != std::string::npos);
+  REQUIRE(stats.refused == 2);  // of the second and of the fifth
+}

@@ -3,6 +3,7 @@
 #include "tests/catch.h"
 #include "tests/torch_step/subjects.h"
 
+#include <ATen/record_function.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -10,7 +11,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace berth::test;
@@ -154,6 +159,44 @@ TEST_CASE("A thread of the body's has the number of threads that it has without 
   }).join();
   REQUIRE(seen == std::vector<int>(7, fresh));
   torch::set_num_threads(before);
+}
+
+TEST_CASE("An observer of all operators sees each where the body calls it", "[step]") {
+  const auto run = [](bool by_program, bool within) {
+    torch::manual_seed(7);
+    nn::Linear net(8, 8);
+    StepProgram program(waiting());
+    static std::vector<std::string> seen;
+    seen.clear();
+    const auto observe = [] {
+      return at::addGlobalCallback(at::RecordFunctionCallback(
+          [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+            seen.emplace_back(function.name());
+            return nullptr;
+          }));
+    };
+    std::vector<Tensor> left;
+    for (int step = 0; step < 7; ++step) {
+      std::optional<at::CallbackHandle> handle;
+      if (step == 5 && !within) handle = observe();
+      if (by_program) program.begin();
+      const Tensor y = net->forward(torch::ones({2, 8}) * step);
+      if (step == 5 && within) handle = observe();
+      left.push_back(y.sin().sum());
+      if (by_program) program.end();
+      if (handle) at::removeCallback(*handle);
+    }
+    if (by_program) REQUIRE(program.stats().scheduled >= 3);
+    return std::pair(seen, left);
+  };
+  for (const bool within : {false, true}) {
+    const auto [plain, bits] = run(false, within);
+    const auto [seen, same_bits] = run(true, within);
+    REQUIRE(plain.size() >= 2);
+    REQUIRE(seen == plain);
+    REQUIRE(same({.tensors = bits, .versions = {}, .stats = {}},
+                 {.tensors = same_bits, .versions = {}, .stats = {}}));
+  }
 }
 
 TEST_CASE("What a step has not written another thread takes as it is", "[step][threads]") {

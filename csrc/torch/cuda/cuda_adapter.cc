@@ -3,7 +3,7 @@
 #include "csrc/torch/adapted.h"
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/cuda/cudnn/convolution_choice.h"
-#include "csrc/torch/cuda/stream_captures.h"
+#include "csrc/torch/cuda/offered_streams.h"
 
 #include <berth/torch_cuda.h>
 
@@ -37,7 +37,7 @@ class AdaptedCuda final : public Adapted {
   }
   void serve_step_programs() override {
     cudnn::offer_convolutions();
-    offer_stream_captures();
+    offer_streams();
   }
   [[nodiscard]] c10::Device device(int index) const noexcept override {
     return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};

@@ -5,7 +5,7 @@
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/cuda/cudnn/convolution_choice.h"
 #include "csrc/torch/cuda/fed_reads.h"
-#include "csrc/torch/cuda/stream_captures.h"
+#include "csrc/torch/cuda/offered_streams.h"
 #include "csrc/torch/recording/range_observer.h"
 #include "csrc/torch/shared/backend.h"
 #include "csrc/torch/shared/program.h"
@@ -202,7 +202,7 @@ void install_cuda() { install_cuda(Config::from_environment()); }
 
 void install_cuda(const Config& config) {
   cudnn::offer_convolutions();
-  offer_stream_captures();
+  offer_streams();
   const std::lock_guard lock(installing);
   if (config.mode == Mode::kOff || cuda_installed()) return;
   make_installation(config);

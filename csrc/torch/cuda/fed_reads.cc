@@ -2,6 +2,7 @@
 
 #include "csrc/torch/cuda/cuda_allocator.h"
 #include "csrc/torch/shared/loaded_symbol.h"
+#include "csrc/torch/step/profilers.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
@@ -99,6 +100,7 @@ void tell_reads(CudaAllocator& allocator) {
       });
   value = std::strtod(values, nullptr);  // "zeros" is none, so 0
   if (value == 0) return;
+  step::note_own_observer(begin);
   at::addGlobalCallback(
       at::RecordFunctionCallback(begin, end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
 }

@@ -8,6 +8,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 namespace berth::torch::step {
@@ -55,6 +56,8 @@ class KernelCost::Memory final : public MemoryListener {
 
 namespace {
 
+std::atomic<StreamWait> offered_wait{nullptr};
+
 // Waits for what was asked of the current streams of the values' devices, but the CPU.
 void wait_for_devices(c10::ArrayRef<c10::IValue> values) {
   c10::SmallVector<c10::Device, 2> waited;
@@ -64,11 +67,17 @@ void wait_for_devices(c10::ArrayRef<c10::IValue> values) {
       if (std::find(waited.begin(), waited.end(), tensor.device()) != waited.end()) return;
       waited.push_back(tensor.device());
       const c10::impl::VirtualGuardImpl on(tensor.device().type());
-      on.synchronizeStream(on.getStream(tensor.device()));
+      const c10::Stream stream = on.getStream(tensor.device());
+      const StreamWait wait = offered_wait.load(std::memory_order_acquire);
+      if (wait == nullptr || !wait(stream)) on.synchronizeStream(stream);
     });
 }
 
 }  // namespace
+
+void offer_stream_wait(StreamWait wait) noexcept {
+  offered_wait.store(wait, std::memory_order_release);
+}
 
 KernelCost::KernelCost(c10::ArrayRef<c10::IValue> values)
     : memory_(std::make_shared<Memory>()), guard_(memory_) {

@@ -7,12 +7,20 @@
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 namespace berth::torch::step {
+
+// Waits on the host for a stream of a device; false where that failed.
+using StreamWait = bool (*)(const c10::Stream& stream);
+
+// Registers how, in the place of libtorch's way, which torch.cuda.set_sync_debug_mode() may refuse.
+// It lives as long as the process. Thread-safe.
+void offer_stream_wait(StreamWait wait) noexcept;
 
 // Measures one kernel from here on: its time, and what it takes of memory on its thread, as
 // libtorch's allocators report it, whichever they are. Hides the reports from a profiler meanwhile.

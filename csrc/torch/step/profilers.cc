@@ -2,6 +2,9 @@
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <algorithm>
+#include <atomic>
+
 namespace berth::torch::step {
 
 namespace {
@@ -14,13 +17,29 @@ class Silent final : public MemoryListener {
   [[nodiscard]] bool memoryProfilingEnabled() const override { return false; }
 };
 
+std::atomic<at::RecordFunctionCallback::StartCallback> own_observer{nullptr};
+
+// Execution traces and profilers of the whole process are no state of a thread.
+bool is_observed() noexcept {
+  const auto called = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  // mutant: observers-unseen
+  return called && std::ranges::any_of(called->callbacks_, [](const auto& one) {
+           return one.start_ != own_observer.load(std::memory_order_relaxed);
+         });
+}
+
 }  // namespace
 
 bool is_profiled() noexcept {
+  if (is_observed()) return true;
   auto* const there = c10::ThreadLocalDebugInfo::get(kPlace);
   if (there == nullptr) return false;
   const auto* const profiler = dynamic_cast<::torch::profiler::impl::ProfilerStateBase*>(there);
   return profiler != nullptr && !profiler->config().disabled();
+}
+
+void note_own_observer(at::RecordFunctionCallback::StartCallback begins) noexcept {
+  own_observer.store(begins, std::memory_order_relaxed);
 }
 
 MemoryGuard::MemoryGuard(const std::shared_ptr<MemoryListener>& listener) : listener_(listener) {

@@ -9,6 +9,8 @@ namespace berth::torch::step {
 
 // Whether one of libtorch's profilers sees this thread's operators. A MemoryListener is none.
 [[nodiscard]] bool is_profiled() noexcept;
+// The observer of operators that begins so is berth's own, and no profiler. One in the process.
+void note_own_observer(at::RecordFunctionCallback::StartCallback begins) noexcept;
 
 // Hears of a thread's memory in the place of a profiler. libtorch takes what is there for a
 // profiler whatever its type, so this is one that is off.

@@ -154,8 +154,8 @@ class StepProgram::State {
     if (options.other_threads) OtherThreads::see();
     sees_threads_ = options.other_threads;
     use_papers_where_built();
-    const std::string why = why_not(scheduling());
-    BERTH_CHECK(why.empty(), kUsage, "{}", why);
+    if (const std::string why = why_not(scheduling()); !why.empty())
+      throw Error(ErrorKind::kUsage, why);
     const Config config = Config::from_environment();
     looks_at_bytes_ = config.check == CheckLevel::kFull;
     plan_time_limit_ = config.plan_time_limit_seconds;
@@ -359,7 +359,9 @@ class StepProgram::State {
       else if (one.scheduled)
         take_first(*of, *std::move(one.scheduled));
       else
-        programs_.erase(of), refuse(one.error);
+        // Its like are as little to be planned.
+        // mutant: step-unplanned
+        programs_.erase(of), refuse_once(one.error), pause_.begin();
     }
   }
 
@@ -392,6 +394,7 @@ class StepProgram::State {
 
   void take_first(Scheduled& program, Scheduled made) {
     program = std::move(made);
+    pause_.forget();
     ++stats_.made;
     takes_over_ = true;
     foretold_ = program.foretold;
@@ -610,7 +613,6 @@ class StepProgram::State {
     }
     takes_over_ = true;
     wait_for_plans();
-    pause_.forget();
     if (programs_.size() > options_.max_programs) programs_.pop_back();
   }
 
@@ -621,7 +623,7 @@ class StepProgram::State {
   StepProgramStats stats_;
   Spills::Figures spills_ = Spills::get().figures();  // behind the last step
   Bytes spilled_before_ = 0;                          // this step
-  std::uint32_t told_of_spills_ = 0;
+  std::uint32_t told_of_spills_ = 0, refused_in_turn_ = 0;
   double may_wait_, plan_time_limit_ = 0;  // for plans, and of a search: seconds
   bool takes_over_ = false;                // another schedule than before, behind this step
   std::vector<ForetoldOn> foretold_;       // of that schedule
@@ -634,7 +636,6 @@ class StepProgram::State {
   std::uint64_t found_out_ = operators_found_out();
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
   Pause pause_;
-  std::uint32_t refused_in_turn_ = 0;
   std::unordered_set<std::string> told_refusals_;
   Follower follower_;
   TableMemory memory_;  // of the ghost

@@ -1,6 +1,7 @@
-#include "csrc/torch/cuda/stream_captures.h"
+#include "csrc/torch/cuda/offered_streams.h"
 
 #include "csrc/torch/step/captures.h"
+#include "csrc/torch/step/kernel_cost.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -14,18 +15,19 @@ namespace berth::torch {
 namespace {
 
 using IsCapturing = cudaError_t (*)(cudaStream_t, cudaStreamCaptureStatus*);
+using Synchronize = cudaError_t (*)(cudaStream_t);
 std::atomic<IsCapturing> is_capturing{nullptr};
+std::atomic<Synchronize> synchronize{nullptr};
 
 // In what the process has loaded, where a preloaded stand-in comes first.
-IsCapturing find_is_capturing() {
-  constexpr const char* kName = "cudaStreamIsCapturing";
-  void* found = ::dlsym(RTLD_DEFAULT, kName);
+void* find(const char* name) {
+  void* found = ::dlsym(RTLD_DEFAULT, name);
   if (found == nullptr) {
     const std::string runtime = fmt::format("libcudart.so.{}", CUDART_VERSION / 1000);
     if (void* const library = ::dlopen(runtime.c_str(), RTLD_LAZY | RTLD_NOLOAD))
-      found = ::dlsym(library, kName);
+      found = ::dlsym(library, name);
   }
-  return reinterpret_cast<IsCapturing>(found);
+  return found;
 }
 
 bool is_captured(c10::Device device) {
@@ -37,13 +39,22 @@ bool is_captured(c10::Device device) {
   return error == cudaErrorStreamCaptureImplicit || captured != cudaStreamCaptureStatusNone;
 }
 
+bool wait_for(const c10::Stream& stream) {
+  const c10::DeviceGuard on(stream.device());
+  return synchronize.load(std::memory_order_acquire)(c10::cuda::CUDAStream(stream)) == cudaSuccess;
+}
+
 }  // namespace
 
-void offer_stream_captures() {
-  const IsCapturing found = find_is_capturing();
-  if (found == nullptr) return;  // no CUDA here: nothing can be captured
-  is_capturing.store(found, std::memory_order_release);
+void offer_streams() {
+  const auto capturing = reinterpret_cast<IsCapturing>(find("cudaStreamIsCapturing"));
+  if (capturing == nullptr) return;  // no CUDA here: nothing can be captured
+  is_capturing.store(capturing, std::memory_order_release);
   step::offer_capture_probe(is_captured);
+  const auto waits = reinterpret_cast<Synchronize>(find("cudaStreamSynchronize"));
+  if (waits == nullptr) return;
+  synchronize.store(waits, std::memory_order_release);
+  step::offer_stream_wait(wait_for);
 }
 
 }  // namespace berth::torch
