@@ -115,6 +115,27 @@ say(pickled)
             8,
         )
 
+    def test_rpc_sends_what_the_step_has_made(self):
+        self.check(
+            """
+import os, tempfile
+import torch.distributed.rpc as rpc
+os.environ.update(TP_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo")
+meeting = "file://" + tempfile.mkdtemp() + "/meeting"
+rpc.init_rpc("one", rank=0, world_size=1, rpc_backend_options=rpc.TensorPipeRpcBackendOptions(init_method=meeting))
+def total(x): return x.sum()
+def sends():
+    w = torch.randn(4)
+    def body(k):
+        w.mul_(0.9)
+        return rpc.rpc_sync("one", total, args=(w,)), rpc.rpc_async("one", total, args=(w * 2,)).wait()
+    return body
+say(sends, -100)
+rpc.shutdown()
+""",
+            1,
+        )
+
     def test_observers_of_operators_see_what_they_would(self):
         self.check(
             """
