@@ -57,7 +57,7 @@ Learning::Options Allocator::State::learning_options() {
                       .in_place = !options.start_threads},
           .has_room = [this](const PlanLookup& plan) { return has_room(plan); },
           .make_room = [this](const PlanLookup& plan) { return make_room(plan); },
-          .room_for_arena = [this] { return room_for_arena(); }};
+          .room_for_arena = [this](bool may_need_less) { return room_for_arena(may_need_less); }};
 }
 
 // Null where BERTH_PLAN names none, or no plan is asked for.

@@ -118,7 +118,7 @@ struct Allocator::State {
   [[nodiscard]] Learning::Options::Room make_room(const PlanLookup& plan) noexcept;
   // The largest arena beside which that is so, where pages have several addresses; no limit
   // elsewhere. Of a plan that may need less than it says only a near limit counts.
-  [[nodiscard]] Bytes room_for_arena(bool may_need_less = false) const noexcept;
+  [[nodiscard]] Bytes room_for_arena(bool may_need_less) const noexcept;
   // The pages in the pool of what lives longer than steps: they stay beside a plan.
   [[nodiscard]] Bytes beside_plan() const noexcept;
   // The most that lived, will where that is foretold, or does with so much more.

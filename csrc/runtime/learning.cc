@@ -60,7 +60,7 @@ void Learning::look_among(std::vector<PlanFolder::Found> plans) {
 void Learning::search(Search search) {
   learner_.searching(search.kind);
   ++counters_.plan_searches;
-  search.limits = {most_arena_bytes(counters_.live_peak), options_.room_for_arena()};
+  search.limits = {most_arena_bytes(counters_.live_peak), options_.room_for_arena(false)};
   if (!planner_.in_place()) {
     search_ = std::move(search);
     return;
@@ -303,6 +303,20 @@ void Learning::try_again(Notes& notes) {
   }
 }
 
+// A plan that was given before anything lived, or whose run has grown since, is judged as one that
+// is learned: before memory runs out.
+bool Learning::give_way_to_limit() {
+  const std::shared_ptr<const PlanLookup> plan = arena_.plan();
+  // mutant: room-kept
+  if (!may_need_less(*plan) || plan->plan().arena_bytes <= options_.room_for_arena(true))
+    return false;
+  end_trial();
+  arena_.deactivate();
+  ++counters_.plans_declined;
+  note_refused(plan);
+  return true;
+}
+
 // --- How well the plan fits ---------------------------------------------------------------------
 
 void Learning::end_window(std::uint64_t requests, Notes& notes) {
@@ -321,7 +335,7 @@ void Learning::end_window(std::uint64_t requests, Notes& notes) {
   if (trial_.away()) return;
   // mutant: learn-try-again
   try_again(notes);
-  if (!arena_.plan()) return;
+  if (!arena_.plan() || give_way_to_limit()) return;
   // A change of steps is seen from the misses now.
   if (hits != 0 && learner_.listens() && !learner_.records()) learner_.stop();
   watch_fit(made, hits, notes);

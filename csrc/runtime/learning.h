@@ -50,7 +50,7 @@ class Learning {
     };
     std::function<Room(const PlanLookup& plan)> make_room;
     // The largest arena that a plan may have to serve now, unless it may need less of it.
-    std::function<Bytes()> room_for_arena;
+    std::function<Bytes(bool may_need_less)> room_for_arena;
   };
   // `counters` outlives it: hits are read there, plans counted.
   Learning(Options options, Arena& arena, PageStore& store, Stats& counters);
@@ -164,6 +164,7 @@ class Learning {
   bool serve_beside_pool(const std::shared_ptr<const PlanLookup>& plan, Notes& notes);
   void serve_former(const std::shared_ptr<const PlanLookup>& plan);
   void note_refused(const std::shared_ptr<const PlanLookup>& plan) noexcept;
+  bool give_way_to_limit();
   void end_window(std::uint64_t requests, Notes& notes);
   void try_again(Notes& notes);
   void compare_with_pool(bool hit, Notes& notes);

@@ -354,6 +354,7 @@ MUTANTS = (
     Mutant("learn-refused", "learning", "steps whose arena was refused are planned again and again", Swap("watch", "start"), LEARNS),
     Mutant("learn-try-again", "learning", "an arena that was refused is never asked for again", Swap("try_again(notes);", "", 2), LEARNS),
     Mutant("slack-misses", "learning", "memory grows though a plan that misses often could spare pages", Swap("hit_share.is_high()", "true"), TARGET),
+    Mutant("room-kept", "learning", "a plan that was given serves though a near limit has no room for it", Swap("!may_need_less(*plan) ||", "true ||"), TARGET),
     Mutant("room-buckets", "learning", "a plan of buckets serves that the limit has no room for", Swap("!store.is_near_limit(counters.live_peak, kPartForBuckets)", "true"), TARGET),
     Mutant("room-declined", "learning", "a plan serves whatever is held with it", Swap("std::max(store.peak(), worth)", "kMaxBytes"), TARGET),
     Mutant("plan-kept-large", "learning", "a plan that would raise the peak is kept for other runs", Drop(), TARGET),

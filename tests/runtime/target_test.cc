@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -147,10 +148,12 @@ TEST_CASE("A plan that misses often spares its pages early", "[learn][target]") 
 
 // The largest sizes of all steps together are more than any one step has.
 TEST_CASE("A plan of buckets serves where the limit has room for it", "[learn][target]") {
-  const auto run = [](Bytes limit) {
+  std::optional<Plan> learned;
+  const auto run = [&](Bytes limit, const std::optional<Plan>& given = std::nullopt) {
     test::SimulatedDevice device(
         {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
     Allocator allocator(device, learning(limit));
+    if (given) allocator.load_plan(*given);
     std::mt19937 random(3);
     std::vector<void*> kept, live;
     for (int i = 0; i < 80; ++i) kept.push_back(allocator.allocate(Bytes{7} << 20, 0));
@@ -172,13 +175,20 @@ TEST_CASE("A plan of buckets serves where the limit has room for it", "[learn][t
         allocator.free(gradient);
       }
       allocator.mark_step(0);
+      if (!given && allocator.plan()) learned = allocator.plan();
     }
     CHECK(allocator.is_valid() == "");
     for (void* const pointer : kept) allocator.free(pointer);
     return allocator.stats();
   };
   const Bytes live = run(0).live_peak;
+  const std::optional<Plan> of_free_run = learned;
+  REQUIRE(of_free_run);
   REQUIRE_NOTHROW(run(live + live / 40));
+  // One that is given gives way once enough lives.
+  Stats given;
+  REQUIRE_NOTHROW(given = run(live + live / 30, of_free_run));
+  CHECK(given.plans_declined >= 1);
   CHECK(run(live + live / 12).plans_learned >= 1);
 }
 
