@@ -1,5 +1,5 @@
 // One cell of the tables of bench/schedule: plans a published graph and prints what came out, as a
-// line of JSON. Sizes are bytes and times nanoseconds, but those of `retention`: the problem's
+// line of JSON. Sizes are bytes and times nanoseconds, but those of `recomputation`: the problem's
 // units.
 #include "csrc/core/check.h"
 #include "csrc/graph/file.h"
@@ -8,7 +8,7 @@
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
-#include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/recomputation/recomputation.h"
 
 #include <berth/papers.h>
 
@@ -50,7 +50,7 @@ ordered_json order(const Asked& asked) {
 }
 
 // Of the tables that a file has, the one that its plan for this budget names; else the first.
-ordered_json retention(const Asked& asked) {
+ordered_json recomputation(const Asked& asked) {
   std::vector<schedule::PublishedGraph> graphs = schedule::read_published(asked.file);
   schedule::PublishedGraph* graph = &graphs.front();
   ordered_json json;
@@ -62,11 +62,11 @@ ordered_json retention(const Asked& asked) {
       }
   schedule::StageProblem& problem = graph->problem;
   problem.budget = schedule::published_budget(asked.budget_gb);
-  schedule::RetentionOptions options;
+  schedule::RecomputationOptions options;
   options.time_limit_seconds = asked.time_limit;
   options.seed = asked.seed;
   options.engine = asked.engine;
-  const schedule::RetentionResult result = schedule::plan_retention(problem, options);
+  const schedule::RecomputationResult result = schedule::plan_recomputation(problem, options);
   json["values"] = problem.values.size();
   json["stages"] = problem.stages.size();
   json["budget"] = problem.budget;
@@ -85,18 +85,18 @@ ordered_json retention(const Asked& asked) {
 }
 
 // The budget is a share of the peak with everything kept, residents aside on both sides.
-ordered_json copies(const Asked& asked) {
+ordered_json offloads(const Asked& asked) {
   const auto problem = schedule::offload::from_graph(graph::read_graph(asked.file));
   schedule::offload::Machine machine;
-  schedule::offload::CopyOptions options;
+  schedule::offload::OffloadOptions options;
   options.time_limit_seconds = asked.time_limit;
   options.seed = asked.seed;
   options.engine = "keep";
-  const auto kept = schedule::offload::plan_copies(problem, machine, options);
+  const auto kept = schedule::offload::plan_offload(problem, machine, options);
   const auto most = static_cast<double>(kept.kept_peak - problem.constant);
   machine.budget = problem.constant + static_cast<Bytes>(most * asked.share);
   options.engine = asked.engine;
-  const auto result = schedule::offload::plan_copies(problem, machine, options);
+  const auto result = schedule::offload::plan_offload(problem, machine, options);
   return {
       {"kept_ns", result.kept_ns},       {"kept_peak", result.kept_peak - problem.constant},
       {"ns", result.outcome.ns},         {"peak", result.outcome.device_peak - problem.constant},
@@ -120,13 +120,15 @@ int main(int argc, char** argv) {
     return command;
   };
   const CLI::App* const orders = add("order", "the order of least memory");
-  CLI::App* const retains = add("retention", "what to keep, of a file of MONeT's");
-  retains->add_option("--budget", asked.budget_gb, "in units of 2^30 bytes")->required();
-  CLI::App* const moves = add("copies", "what to copy to the host");
+  CLI::App* const recomputes = add("recomputation", "what to recompute, of a file of MONeT's");
+  recomputes->add_option("--budget", asked.budget_gb, "in units of 2^30 bytes")->required();
+  CLI::App* const moves = add("offload", "what to offload to the host");
   moves->add_option("--share", asked.share, "budget, of what is needed with everything kept");
   CLI11_PARSE(app, argc, argv);
   try {
-    const ordered_json json = *orders ? order(asked) : *retains ? retention(asked) : copies(asked);
+    const ordered_json json = *orders       ? order(asked)
+                              : *recomputes ? recomputation(asked)
+                                            : offloads(asked);
     std::puts(json.dump().c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "schedule: %s\n", error.what());

@@ -9,7 +9,7 @@
 #include "csrc/schedule/joint/working_set.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
-#include "csrc/schedule/retention/bound.h"
+#include "csrc/schedule/recomputation/bound.h"
 #include "csrc/trace/file.h"
 
 #include <berth/papers.h>
@@ -84,7 +84,7 @@ class Cells {
   ordered_json at(Bytes budget) {
     const schedule::StageGraph stages = schedule::stage_graph(graph_, order_, budget);
     ordered_json json = {{"budget", budget}, {"least", schedule::least_budget(graph_).bytes}};
-    schedule::RetentionBound bound(stages.problem);
+    schedule::RecomputationBound bound(stages.problem);
     bound.refine(200, 0);
     if (!bound.impossible()) json["bound_ns"] = bound.cost();
     for (const std::string& engine : asked_.engines) {

@@ -5,7 +5,7 @@ come from.
 
 The published figures come from the folder: from published_solver_results.csv (best objective and bound of all rows of a cell) and
 from the plan in the graph's file. What time MONeT's own plans add to PyTorch's is from monet_published.py; ours add so much more or less as
-the plan here costs more or less than the published one. Rows are named as the first columns say, part first: "retention resnet50 full 5".
+the plan here costs more or less than the published one. Rows are named as the first columns say, part first: "recomputation resnet50 full 5".
 """
 
 import csv
@@ -35,7 +35,7 @@ ORDERS = [
 ]
 # Name, file, planner, instance and modes in the results, budgets in GB of 2^30 bytes.
 FULL, CONV, INPLACE = "inplace_conv_multiway_newnode", "inplace_conv_normal", "inplace_normal"
-RETENTION = [
+RECOMPUTATION = [
     ("resnet50 full", f"resnet50_184_{FULL}", "monet", "resnet50_184", (FULL,), (5, 6, 7, 8, 9, 10)),
     ("resnet50 +conv", f"resnet50_184_{CONV}", "monet", "resnet50_184", (CONV, "inplace_conv"), (5, 6, 7, 8, 9, 10)),
     ("resnet50 inplace", f"resnet50_184_{INPLACE}", "monet", "resnet50_184", (INPLACE,), (5, 6, 7, 8, 9, 10)),
@@ -57,7 +57,7 @@ RETENTION = [
 MEASURED = {"resnet50 full": ("resnet50", 184), "unet full": ("unet", 11), "vgg16 full": ("vgg", 176)}
 # Profile and engine: by what budget, as a share of the memory with everything kept.
 PROFILES = ["vgg16", "squeezenet1_0"]
-COPIES = [
+OFFLOADS = [
     ("keep", 1),
     ("vdnn", 1),
     ("dymem", 1),
@@ -146,13 +146,15 @@ def solver_results(folder):
     return results
 
 
-def retention_rows(bench, table=RETENTION):
+def recomputation_rows(bench, table=RECOMPUTATION):
     results, rows, differences = solver_results(bench.folder), [], []
     for name, file, planner, instance, modes, budgets in table:
         for budget in budgets:
-            if not bench.wants(f"retention {name} {budget:g}"):
+            if not bench.wants(f"recomputation {name} {budget:g}"):
                 continue
-            found = bench.run(f"retention {name} {budget:g} GB", "retention", f"monet/{file}.json", "--budget", budget)
+            found = bench.run(
+                f"recomputation {name} {budget:g} GB", "recomputation", f"monet/{file}.json", "--budget", budget
+            )
             cells = [results.get((planner, instance, mode, float(budget)), (None, None)) for mode in modes]
             best = min(
                 (x for x in [found.get("published"), *(cell[0] for cell in cells)] if x is not None), default=None
@@ -204,14 +206,14 @@ def retention_rows(bench, table=RETENTION):
     )
 
 
-def copy_rows(bench, files=None):
+def offload_rows(bench, files=None):
     rows = []
     for name, file in files or [(name, f"pipedream/{name}.json") for name in PROFILES]:
-        for engine, share in COPIES:
-            if not bench.wants(f"copies {name} {engine} {100 * share:.0f}"):
+        for engine, share in OFFLOADS:
+            if not bench.wants(f"offload {name} {engine} {100 * share:.0f}"):
                 continue
             found = bench.run(
-                f"copies {name} {engine} {share:.0%}", "copies", file, "--engine", engine, "--share", share
+                f"offload {name} {engine} {share:.0%}", "offload", file, "--engine", engine, "--share", share
             )
             met = "" if share == 1 else "yes" if found["excess"] == 0 else "**no**"
             rows.append(
@@ -296,12 +298,12 @@ def main(argv):
         bench = Bench(arguments)
         if arguments.smoke:
             orders = order_rows(bench, [("chain, MiB", "smoke.json", 2**20, 1536)])
-            retention = retention_rows(
+            recomputation = recomputation_rows(
                 bench, [("chain", "checkmate_smoke", "checkmate", "chain", ("normal",), (2, 4, 5))]
             )
-            copies = copy_rows(bench, [("chain", "smoke.json")])
+            offloads = offload_rows(bench, [("chain", "smoke.json")])
         else:
-            orders, retention, copies = order_rows(bench), retention_rows(bench), copy_rows(bench)
+            orders, recomputation, offloads = order_rows(bench), recomputation_rows(bench), offload_rows(bench)
     if bench.rows == 0:
         raise Failure(f"no row's name has '{arguments.only}'")
     parts = []
@@ -315,9 +317,9 @@ def main(argv):
             "What is kept and what is made again",
             f"Cost in 10 us. Published: the best of the published plans, up to 24 hours of Gurobi; "
             f"its bound: Gurobi's; ours: {arguments.limit:g} s. Overhead: time over PyTorch's, as MONeT measured it and as our plan predicts it.",
-            retention,
+            recomputation,
         ),
-        ("Copies", "12 GB/s each way; residents aside. Added: to the step with everything kept.", copies),
+        ("Offload", "12 GB/s each way; residents aside. Added: to the step with everything kept.", offloads),
     ):
         if rows:
             parts.append(

@@ -102,7 +102,7 @@ def rows_of(answers):
         }
         if program := first.get("program"):
             row["predicted"] = program["predicted_peak"] - program["resident"]
-            row["again"], row["operators"] = program["recomputed"], program["operators"]
+            row["recomputed"], row["operators"] = program["recomputed"], program["operators"]
             row["predicted_time"] = program["predicted_ns"] / program["recorded_ns"]
             row["ghost"] = [
                 (run["program"]["step_ns"] - run["program"]["schedule_ns"]) / 1e6 / statistics.median(base["ms"])
@@ -111,7 +111,7 @@ def rows_of(answers):
             row["remark"] = (
                 program["last_refusal"] if program["scheduled"] == 0 else "not met" if program["budget_not_met"] else ""
             )
-            row["copied"] = program["offloaded_bytes"]
+            row["offloaded"] = program["offloaded_bytes"]
             if program["barriers"]:
                 row["remark"] += f"{program['barriers']} barriers: {program['barrier_operators']}"
         found.append(row)
@@ -129,8 +129,8 @@ def table_of(rows):
                 mib(row["peak"]),
                 f"{100 * row['peak'] / row['activations']:.1f}",
                 f"{row['predicted'] - row['peak']:+,}" if program else "",
-                str(row["again"]) if program else "",
-                mib(row["copied"]) if row.get("copied") else "",
+                str(row["recomputed"]) if program else "",
+                mib(row["offloaded"]) if row.get("offloaded") else "",
                 spread(row["ms"], 1),
                 spread(row["over_eager"]),
                 f"{row['predicted_time']:.2f}" if program else "",
@@ -145,8 +145,8 @@ def table_of(rows):
             "peak, MiB",
             "of eager, %",
             "predicted - peak, bytes",
-            "run again",
-            "copied, MiB",
+            "recomputed",
+            "offloaded, MiB",
             "step, ms",
             "over eager",
             "predicted",
@@ -184,7 +184,7 @@ def main(argv):
         "\n\n".join(
             [
                 "Medians over rounds of paired ratios, with the least and the most. `over eager`: time of the step; `predicted`: the same by the times that it "
-                "was planned by; `ghost`: the body without kernels and the checks. `olla` orders alone; what `with copies` copies goes to plain memory, "
+                "was planned by; `ghost`: the body without kernels and the checks. `olla` orders alone; what `with offload` offloads goes to plain memory, "
                 "at half the rate of this machine's memory (of C++ programs at 4 GB a second).",
                 *(
                     f"**{model}**, {rows[2].get('operators', 0)} operators\n\n{table_of(rows)}"

@@ -87,7 +87,7 @@ class Program:
                 options = ["--program", "--engine", row.engine]
             if row.share:
                 options += ["--memory-budget", self.resident + int(row.share * self.activations)]
-            if row.copies:
+            if row.offload:
                 options += ["--copy-rate", copy_rate]
             if row.more_time:
                 options += ["--time-budget", row.more_time]

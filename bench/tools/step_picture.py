@@ -18,9 +18,9 @@ STYLES = {
     "knapsack": ("#8e44ad", "down"),
     "monet": ("#1e8449", "down"),
     "berth": ("#1f77d0", "circle"),
-    "vdnn with copies": ("#b8860b", "plus"),
-    "dymem with copies": ("#c0392b", "plus"),
-    "berth with copies": ("#1f77d0", "plus"),
+    "vdnn with offload": ("#b8860b", "plus"),
+    "dymem with offload": ("#c0392b", "plus"),
+    "berth with offload": ("#1f77d0", "plus"),
 }
 
 

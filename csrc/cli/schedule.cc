@@ -184,7 +184,7 @@ int step(const ScheduleOptions& options) {
   BERTH_CHECK(!options.offload_state ||
                   ((!options.budget.empty() || options.time_budget) && rates_of(options)),
               kUsage,
-              "--offload-state copies state to the host: it needs --rate-out, and --budget or "
+              "--offload-state needs --rate-out, and --budget or "
               "--time-budget");
   check_files(std::array{options.input}, {{"-o", options.output}}, options.json);
   const graph::Graph graph = read_graph_input(options.input).graph;
@@ -315,7 +315,7 @@ Command add_schedule(CLI::App& program) {
       "first\n"
       "schedule Ctrl-C ends berth with exit code 130. Addresses are found afterwards, within the\n"
       "same limit.\n\n"
-      "Engines for a budget: auto, order, retain, copies. On the recorded order: " +
+      "Engines for a budget: auto, order, recompute, offload. On the recorded order: " +
       papers +
       ". auto and the others are for --order-only.\n\n"
       "Example:\n  berth schedule gpt.trace --budget 60% -o gpt.schedule\n"

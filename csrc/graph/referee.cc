@@ -38,8 +38,8 @@ class Referee {
                   step.buffer, states_.size());
       free_what_left();
       if (step.kind == ScheduleStep::Kind::kDrop) drop(step.buffer);
-      if (step.kind == ScheduleStep::Kind::kCopyOut) copy_out(step);
-      if (step.kind == ScheduleStep::Kind::kCopyIn) copy_in(step.buffer);
+      if (step.kind == ScheduleStep::Kind::kOffload) copy_out(step);
+      if (step.kind == ScheduleStep::Kind::kReload) copy_in(step.buffer);
       note_live();
     }
     end();
@@ -133,7 +133,7 @@ class Referee {
     const Bytes live = outside_ + inside_;
     verdict_.live.push_back(live);
     const ScheduleStep::Kind kind = schedule_.steps[step_].kind;
-    const bool takes = kind == ScheduleStep::Kind::kRun || kind == ScheduleStep::Kind::kCopyIn;
+    const bool takes = kind == ScheduleStep::Kind::kRun || kind == ScheduleStep::Kind::kReload;
     if (!takes || live <= verdict_.peak) return;
     verdict_.peak = live;
     verdict_.peak_step = step_;
@@ -143,14 +143,14 @@ class Referee {
     (offset == Buffer::kNoOffset ? outside_ : inside_) -= bytes;
     if (offset != Buffer::kNoOffset && bytes != 0) taken_.erase(offset);
   }
-  void wait_for_copy_out() {
+  void wait_for_offload() {
     now_ = std::max(now_, leaving_.front().end);
     free(leaving_.front().bytes, leaving_.front().offset);
     leaving_.pop_front();
   }
 
   void free_what_left() {
-    while (!leaving_.empty() && leaving_.front().end <= now_) wait_for_copy_out();
+    while (!leaving_.empty() && leaving_.front().end <= now_) wait_for_offload();
   }
 
   // What lies in these bytes of the arena, or the end of taken_.
@@ -177,7 +177,7 @@ class Referee {
                     "{} puts {} at bytes {} to {} of the arena, where {} has bytes {} to {}", who(),
                     text_of(buffer), offset, end, text_of(other->second.buffer), other->first,
                     other->second.end);
-        wait_for_copy_out();
+        wait_for_offload();
       }
       if (bytes != 0) taken_[offset] = {end, buffer};
       inside_ += bytes;  // no more than the arena
@@ -185,7 +185,7 @@ class Referee {
     }
     if (schedule_.budget == 0) return;
     const auto needed = [&] { return sum(outside_, schedule_.arena_bytes, "bytes on the device"); };
-    while (needed() > schedule_.budget && !leaving_.empty()) wait_for_copy_out();
+    while (needed() > schedule_.budget && !leaving_.empty()) wait_for_offload();
     BERTH_CHECK(needed() <= schedule_.budget, kInput,
                 "{} needs {} bytes with the {} of {}, the budget is {}", who(), needed(), bytes,
                 text_of(buffer), schedule_.budget);
@@ -251,7 +251,7 @@ class Referee {
   [[nodiscard]] std::map<BufferId, ScheduleStep::Kind> first_copies() const {
     std::map<BufferId, ScheduleStep::Kind> first;
     for (const ScheduleStep& step : schedule_.steps)
-      if (step.kind == ScheduleStep::Kind::kCopyOut || step.kind == ScheduleStep::Kind::kCopyIn)
+      if (step.kind == ScheduleStep::Kind::kOffload || step.kind == ScheduleStep::Kind::kReload)
         first.try_emplace(step.buffer, step.kind);
     return first;
   }
@@ -265,7 +265,7 @@ class Referee {
                 "buffer {} has a place in the arena, storage {} is resident", buffer, storage);
     const auto copied = first.find(buffer);
     state.moves = copied != first.end();
-    state.begins_on_host = state.moves && copied->second == ScheduleStep::Kind::kCopyIn;
+    state.begins_on_host = state.moves && copied->second == ScheduleStep::Kind::kReload;
     if (!state.moves) {
       verdict_.resident = sum(verdict_.resident, bytes, "resident bytes");
       return false;

@@ -56,11 +56,11 @@ std::vector<bool> begin_on_host(const Graph& graph, const Schedule& schedule) {
   std::vector<bool> known(schedule.buffers.size(), false), on_host(schedule.buffers.size(), false);
   for (const ScheduleStep& step : schedule.steps) {
     const bool copy =
-        step.kind == ScheduleStep::Kind::kCopyOut || step.kind == ScheduleStep::Kind::kCopyIn;
+        step.kind == ScheduleStep::Kind::kOffload || step.kind == ScheduleStep::Kind::kReload;
     if (!copy || known[step.buffer]) continue;
     known[step.buffer] = true;
     on_host[step.buffer] =
-        step.kind == ScheduleStep::Kind::kCopyIn &&
+        step.kind == ScheduleStep::Kind::kReload &&
         graph.storages[schedule.buffers[step.buffer].storage].kind == StorageClass::kResident;
   }
   return on_host;

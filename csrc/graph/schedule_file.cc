@@ -51,13 +51,13 @@ std::string obstacle(const Schedule& schedule) {
 ScheduleStep step_from(const fb::Step& from, Column<std::uint32_t>& reads,
                        Column<std::uint32_t>& writes, const std::string& name) {
   ScheduleStep step;
-  BERTH_CHECK(from.kind() <= static_cast<std::uint32_t>(Kind::kCopyIn), kInput,
+  BERTH_CHECK(from.kind() <= static_cast<std::uint32_t>(Kind::kReload), kInput,
               "'{}' is malformed: a step of kind {}, the last is {}", name, from.kind(),
-              static_cast<std::uint32_t>(Kind::kCopyIn));
+              static_cast<std::uint32_t>(Kind::kReload));
   step.kind = static_cast<Kind>(from.kind());
   if (step.kind != Kind::kRun) {
     step.buffer = from.target();
-    if (step.kind == Kind::kCopyOut) step.host_offset = from.workspace_offset();
+    if (step.kind == Kind::kOffload) step.host_offset = from.workspace_offset();
     return step;
   }
   step.op = from.target();
@@ -151,7 +151,7 @@ std::vector<std::byte> serialize_schedule(const Schedule& schedule) {
   for (const ScheduleStep& step : schedule.steps) {
     const auto kind = static_cast<std::uint32_t>(step.kind);
     if (step.kind != Kind::kRun) {
-      const bool out = step.kind == Kind::kCopyOut;
+      const bool out = step.kind == Kind::kOffload;
       steps.emplace_back(out ? step.host_offset : Buffer::kNoOffset, step.buffer, 0, 0, 0, kind);
       continue;
     }

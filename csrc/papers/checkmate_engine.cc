@@ -16,7 +16,7 @@ const std::optional<std::string>& not_linked() {
 }
 
 CheckmateResult refuse(const StageProblem&, const CheckmateOptions&,
-                       const std::function<void(const Retention&)>&) {
+                       const std::function<void(const Recomputation&)>&) {
   throw Error(ErrorKind::kUsage, *not_linked());
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/retention/model.h"
+#include "csrc/schedule/recomputation/model.h"
 
 #include <cstddef>
 #include <functional>
@@ -39,7 +39,7 @@ struct CheckmateEngine {
   const std::optional<std::string>& (*unavailable)();
   // For problems by the rules kExact. Throws Error(kUsage) where it is unavailable.
   CheckmateResult (*plans)(const StageProblem& problem, const CheckmateOptions& options,
-                           const std::function<void(const Retention&)>& visit);
+                           const std::function<void(const Recomputation&)>& visit);
 };
 
 // From now on the engine `checkmate` is this, which stays for ever. Any thread, any number of

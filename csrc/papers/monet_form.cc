@@ -111,7 +111,8 @@ class Builder {
 
 MonetForm monet_form(const StageProblem& exact) { return Builder(exact).build(); }
 
-Retention exact_plan(const StageProblem& exact, const MonetForm& form, const Retention& plan) {
+Recomputation exact_plan(const StageProblem& exact, const MonetForm& form,
+                         const Recomputation& plan) {
   const std::size_t stages = exact.stages.size(), values = form.problem.values.size();
   // Which stage uses what: rules of MONeT say what is recomputed.
   const auto model = StageModel::make(form.problem);
@@ -126,7 +127,7 @@ Retention exact_plan(const StageProblem& exact, const MonetForm& form, const Ret
     for (const StageValue v : form.problem.stages[t].alternatives[plan.alternatives[t]].reads)
       used.add(t, v);
   }
-  Retention found(exact);
+  Recomputation found(exact);
   std::copy_n(plan.alternatives.begin(), stages, found.alternatives.begin());
   for (StageValue v = 0; v < values; ++v) {
     bool wanted = false;  // by a stage that it is kept for

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/retention/from_graph.h"
+#include "csrc/schedule/recomputation/from_graph.h"
 
 #include <vector>
 
@@ -21,7 +21,7 @@ struct MonetForm {
 [[nodiscard]] MonetForm monet_form(const StageProblem& exact);
 
 // The same plan in the exact form: what is kept until its last use and no longer.
-[[nodiscard]] Retention exact_plan(const StageProblem& exact, const MonetForm& form,
-                                   const Retention& plan);
+[[nodiscard]] Recomputation exact_plan(const StageProblem& exact, const MonetForm& form,
+                                       const Recomputation& plan);
 
 }  // namespace berth::schedule

@@ -1,15 +1,15 @@
 #include "csrc/papers/planners.h"
 
 #include "csrc/core/check.h"
-#include "csrc/papers/copy_rules.h"
 #include "csrc/papers/importers/importers.h"
 #include "csrc/papers/monet_form.h"
+#include "csrc/papers/offload_rules.h"
 #include "csrc/schedule/offload/named_rules.h"
-#include "csrc/schedule/retention/cheapest.h"
-#include "csrc/schedule/retention/chen.h"
-#include "csrc/schedule/retention/knapsack.h"
-#include "csrc/schedule/retention/named_rules.h"
-#include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/recomputation/cheapest.h"
+#include "csrc/schedule/recomputation/chen.h"
+#include "csrc/schedule/recomputation/knapsack.h"
+#include "csrc/schedule/recomputation/named_rules.h"
+#include "csrc/schedule/recomputation/recomputation.h"
 
 #include <berth/papers.h>
 
@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t kGrid = 100;  // shares that Chen's rule and the knapsack try
 constexpr double kPrograms = 4;     // that Checkmate's rounding solves
 
-std::optional<Retention> plan_named(const std::string& name, const graph::Graph& graph,
-                                    const StageGraph& stages, const PlannerOptions& options,
-                                    const std::function<bool()>& stop) {
+std::optional<Recomputation> plan_named(const std::string& name, const graph::Graph& graph,
+                                        const StageGraph& stages, const PlannerOptions& options,
+                                        const std::function<bool()>& stop) {
   return plan_baseline(name, graph, stages, options, stop).plan;
 }
 
@@ -32,7 +32,7 @@ BaselinePlan plan_baseline(const std::string& engine, const graph::Graph& graph,
                            const std::function<bool()>& stop) {
   const StageProblem& problem = stages.problem;
   CheapestPlan cheapest(problem);
-  const auto offer = [&](const Retention& plan) { cheapest.offer(plan); };
+  const auto offer = [&](const Recomputation& plan) { cheapest.offer(plan); };
   BaselinePlan result;
   if (engine == "chen") {
     chen_plans(problem, kGrid, offer, stop);
@@ -45,10 +45,10 @@ BaselinePlan plan_baseline(const std::string& engine, const graph::Graph& graph,
   } else {
     BERTH_CHECK(engine == "monet", kUsage, "no planner '{}' of others is known", engine);
     const MonetForm form = monet_form(problem);
-    RetentionOptions how;
+    RecomputationOptions how;
     static_cast<PlannerOptions&>(how) = options;
     how.engine = "auto";
-    if (const RetentionResult found = plan_retention(form.problem, how); found.plan)
+    if (const RecomputationResult found = plan_recomputation(form.problem, how); found.plan)
       offer(exact_plan(problem, form, *found.plan));
   }
   result.plan = cheapest.best();
@@ -63,9 +63,9 @@ namespace berth {
 void use_papers() {
   graph::add_forms_of_papers();
   for (const char* const name : {"chen", "checkmate", "knapsack", "monet"})
-    schedule::add_retention_rule({name, schedule::plan_named});
-  schedule::offload::add_copy_rule({"vdnn", schedule::offload::vdnn_plan});
-  schedule::offload::add_copy_rule({"dymem", schedule::offload::dymem_plan});
+    schedule::add_recomputation_rule({name, schedule::plan_named});
+  schedule::offload::add_offload_rule({"vdnn", schedule::offload::vdnn_plan});
+  schedule::offload::add_offload_rule({"dymem", schedule::offload::dymem_plan});
 }
 
 }  // namespace berth

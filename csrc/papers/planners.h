@@ -1,8 +1,8 @@
 #pragma once
 
 #include "csrc/papers/checkmate_engine.h"
-#include "csrc/schedule/retention/from_graph.h"
-#include "csrc/schedule/retention/model.h"
+#include "csrc/schedule/recomputation/from_graph.h"
+#include "csrc/schedule/recomputation/model.h"
 
 #include <berth/schedule.h>
 
@@ -14,8 +14,8 @@
 namespace berth::schedule {
 
 struct BaselinePlan {
-  std::optional<Retention> plan;  // the cheapest that fits; nothing: none does
-  std::size_t offered = 0;        // plans that the rule gave
+  std::optional<Recomputation> plan;  // the cheapest that fits; nothing: none does
+  std::size_t offered = 0;            // plans that the rule gave
   std::optional<CheckmateResult> checkmate;
 };
 

@@ -140,7 +140,7 @@ PublishedPlan read_plan(const StageProblem& problem, const std::string& budget, 
   PublishedPlan found{std::stod(budget),
                       static_cast<std::int64_t>(whole(member(json, "runtime_expected", "a plan"),
                                                       std::uint64_t{1} << 40, "its cost")),
-                      Retention(problem)};
+                      Recomputation(problem)};
   const std::size_t stages = problem.stages.size();
   for (const auto& [name, intervals] : member(json, "stored", "a plan").items()) {
     const std::uint64_t value = std::stoull(name);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/retention/model.h"
+#include "csrc/schedule/recomputation/model.h"
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@ namespace berth::schedule {
 struct PublishedPlan {
   double budget_gb = 0;   // of 2^30 bytes
   std::int64_t cost = 0;  // the published objective, in 10 microseconds
-  Retention plan;
+  Recomputation plan;
 };
 struct PublishedGraph {
   std::string name;

@@ -37,8 +37,8 @@ struct ScheduleStep {
   enum class Kind : std::uint8_t {
     kRun,      // an operator
     kDrop,     // of a buffer
-    kCopyOut,  // of a buffer to the host: begins here; its bytes are free when the copy has ended
-    kCopyIn,   // of a buffer back from the host: has its bytes from here on
+    kOffload,  // of a buffer to the host: begins here; its bytes are free when the copy has ended
+    kReload,   // of a buffer back from the host: has its bytes from here on
   };
   Kind kind = Kind::kRun;
   // Of kRun: the operator, its alternative, and one buffer for each of the alternative's reads and
@@ -50,7 +50,7 @@ struct ScheduleStep {
   std::vector<BufferId> reads, writes;
   BufferId buffer = 0;                         // of the other kinds
   Bytes workspace_offset = Buffer::kNoOffset;  // of kRun: where in the arena its workspace is
-  Bytes host_offset = Buffer::kNoOffset;       // of kCopyOut: its place in the host's arena
+  Bytes host_offset = Buffer::kNoOffset;       // of kOffload: its place in the host's arena
   friend bool operator==(const ScheduleStep&, const ScheduleStep&) = default;
 };
 

@@ -15,7 +15,7 @@
 
 // Planners of steps. order_operators() finds an order of operators that needs little memory, with a
 // proven bound. plan_step() plans a graph within a memory budget: order, recomputation,
-// alternatives, copies to the host, and the addresses of all buffers.
+// alternatives, offload to the host, and the addresses of all buffers.
 namespace berth {
 
 inline constexpr std::uint32_t kNoMaker = ~std::uint32_t{0};
@@ -109,7 +109,7 @@ struct Addresses {
   Bytes arena_bytes = 0;  // the highest end of all buffers that are placed; may exceed the capacity
   Bytes live_peak = 0;    // the most bytes of it alive at one time
   Bytes bound = 0;        // no placement needs less
-  Bytes host_bytes = 0;   // of the host's arena; 0: nothing is copied
+  Bytes host_bytes = 0;   // of the host's arena; 0: nothing is offloaded
   Bytes host_peak = 0;    // the most bytes on the host at one time
   std::string engine;     // that found the device's arena
   double seconds = 0;
@@ -132,20 +132,20 @@ struct StepProgress {
 };
 
 // Engines are those of step_engines(). "auto" orders operators, recomputes and, where there are
-// rates, copies to the host. "order" does the first alone, "retain" recomputes, "copies" copies;
-// all start from the same orders. Each search has the whole budget of iterations.
+// rates, offloads to the host. "order" does the first alone, "recompute" the second, "offload" the
+// third; all start from the same orders. Each search has the whole budget of iterations.
 //
 // "release" keeps each value until its last use, in the recorded order. The others are planners of
 // papers, for comparison, on the recorded order too; they are there once use_papers() was called
 // (<berth/papers.h>, a library of its own). "chen", "checkmate", "knapsack" (of PyTorch's compiler)
-// and "monet" recompute. "vdnn" and "dymem" copy, by rules without a budget: their plan fits or
+// and "monet" recompute. "vdnn" and "dymem" offload, by rules without a budget: their plan fits or
 // does not. "checkmate" needs use_checkmate() as well (<berth/schedule_ilp.h>).
 struct StepOptions : PlannerOptions {
   Bytes budget = 0;  // of everything on the device, residents included
   // How fast the device copies, 1 to 10^15 bytes a second each way; nothing: it does not.
   std::optional<graph::CopyRates> rates = {};
   std::function<void(const StepProgress&)> progress = {};  // from the calling thread
-  // True: the schedule gets addresses on the device, and on the host for copies. Its arena must
+  // True: the schedule gets addresses on the device, and on the host for offload. Its arena must
   // then fit the budget.
   bool addresses = false;
   // Known schedules of this graph: the result is never slower than one of them that fits.
@@ -179,9 +179,9 @@ struct StepResult {
 };
 
 // Plans a step within a memory budget so that it takes little time. The plan has the order of the
-// operators, their alternatives, and which results to keep, recompute or copy to the host. The
+// operators, their alternatives, and which results to keep, recompute or offload. The
 // referee has replayed each schedule that is returned. The search begins with an order that needs
-// little memory. Recomputation has Chen et al. 2016 (arXiv:1604.06174) as its baseline, copies have
+// little memory. Recomputation has Chen et al. 2016 (arXiv:1604.06174) as its baseline, offload has
 // vDNN (Rhu et al. 2016). To find the best of each is NP-hard.
 //
 // Re-entrant; runs on the calling thread alone. Throws Error(kInput) for a graph with a
@@ -189,7 +189,7 @@ struct StepResult {
 // that is no error: why_not has the reason.
 [[nodiscard]] StepResult plan_step(const graph::Graph& graph, const StepOptions& options);
 
-// "auto" first, then "order", "retain", "copies", and the others that StepOptions names.
+// "auto" first, then "order", "recompute", "offload", and the others that StepOptions names.
 [[nodiscard]] std::vector<std::string> step_engines();
 
 // A schedule for each budget, least budget first. A larger budget may also use the schedules of the
@@ -201,20 +201,20 @@ struct StepResult {
 // The policy of step programs, `berth schedule` and dry runs: which plans they make.
 
 // plan_step(), and a longer search if no schedule fits in its time. "auto" then searches five times
-// as long. With rates it first searches as long for a schedule without copies, which has fewer
+// as long. With rates it first searches as long for a schedule without offload, which has fewer
 // choices. There is no longer search if the budget is below StepResult::least_budget.
 [[nodiscard]] StepResult plan_within(const graph::Graph& graph, const StepOptions& options);
 
-// The fastest plan within the budget that also copies residents to the host while no operator uses
-// them. `movable` has a value for each storage: true if it may be copied. Several searches share
-// the time; each leaves another part of the budget to the step's own values. A resident whose first
-// copy is one in begins and ends on the host. Throws Error(kUsage) without rates.
+// The fastest plan within the budget that also offloads residents while no operator uses them.
+// `movable` has a value for each storage: true if it may be offloaded. Several searches share the
+// time; each leaves another part of the budget to the step's own values. A resident that is
+// reloaded first begins and ends on the host. Throws Error(kUsage) without rates.
 [[nodiscard]] StepResult plan_with_residents_away(const graph::Graph& graph,
                                                   const StepOptions& options,
                                                   const std::vector<bool>& movable);
 
 // The fastest plan within the budget that is found with at most `host` bytes on the host at one
-// time. It recomputes so much that no more than these are missing, and copies the rest. That are
+// time. It recomputes so much that no more than these are missing, and offloads the rest. That are
 // values of the step, and the residents that `movable` names by storage, if it is not empty.
 // StepOptions::given is not used. Throws Error(kUsage) without rates.
 [[nodiscard]] StepResult plan_within_host(const graph::Graph& graph, const StepOptions& options,
@@ -233,7 +233,7 @@ struct StepResult {
 // The most residents and inputs that one operator of the graph takes.
 [[nodiscard]] Bytes most_from_outside(const graph::Graph& graph);
 
-// The least memory in which nothing is recomputed or copied, each operator as recorded. With
+// The least memory in which nothing is recomputed or offloaded, each operator as recorded. With
 // `faster_ways` the fastest alternatives that leave the peak as it is. Nothing where it was
 // cancelled. StepOptions::budget, rates and engine are not used.
 [[nodiscard]] std::optional<graph::Schedule> plan_unbudgeted(const graph::Graph& graph,

@@ -29,17 +29,17 @@ struct StepProgramOptions {
   // one of the three budgets is set.
   double time_budget = -1;
   // Bytes a second that the device copies to the host and back. With it schedules also offload:
-  // they copy bytes to the host and back on streams of their own. 0: no offload. kCopyIfNeeded:
-  // only where memory_budget or memory_share is not met without copies, as if the device did 20 GB
+  // they copy bytes to the host and back on streams of their own. 0: no offload. kOffloadIfNeeded:
+  // only where memory_budget or memory_share is not met without offload, as if the device did 20 GB
   // a second, 4 GB on the CPU. On the CPU the host is memory like any other.
-  static constexpr std::uint64_t kCopyIfNeeded = ~std::uint64_t{0};
+  static constexpr std::uint64_t kOffloadIfNeeded = ~std::uint64_t{0};
   std::uint64_t copy_rate = 0;
-  // The most bytes on the host for spills and for copies of schedules, together. A spill copies
-  // tensors to the host when a request finds no room on the device. With it a step larger than the
-  // device runs: the device needs room for the operands and results of the largest operator. With
-  // copy_rate the schedule itself keeps parameters and optimizer state on the host between their
-  // uses, if the budget requires it. 0: such a step ends in out of memory. See
-  // csrc/torch/step/README.md, "Spills".
+  // The most bytes on the host for spills and for offload, together. A spill copies tensors to the
+  // host when a request finds no room on the device. With it a step larger than the device runs:
+  // the device needs room for the operands and results of the largest operator. With copy_rate the
+  // schedule itself keeps parameters and optimizer state on the host between their uses, if the
+  // budget requires it. 0: such a step ends in out of memory. See csrc/torch/step/README.md,
+  // "Spills".
   std::uint64_t host_memory = 0;
   // A file of `berth schedule`. A step that matches it runs by it, without a search. The planned
   // graph comes from save_graph(), or from a trace with operators of a program with this step
@@ -92,7 +92,7 @@ struct StepProgramStats {
   // Operators for which a library has other algorithms (cuDNN, for convolutions), and runs that use
   // one of these.
   std::uint64_t alternatives = 0, chosen = 0;
-  // Bytes that a step copies to the host, and the most of them there at one time.
+  // Bytes that a step offloads, and the most of them there at one time.
   std::uint64_t offloaded_bytes = 0, host_peak = 0;
   // Spills of the process so far: bytes that went to the host because a request found no room, and
   // bytes that came back. The most bytes on the host at one time. The time that the program waited.

@@ -35,7 +35,7 @@ def schedule(
     graph       a Graph, or a Trace with operators whose step repeats
     budget      bytes on the device, everything counted, resident bytes included; None: as few as are found, in any time
     rate_out    bytes a second that the device copies to the host; None: the same as rate_in
-    rate_in     bytes a second that it copies back; None: the same as rate_out; both None: no copies
+    rate_in     bytes a second that it copies back; None: the same as rate_out; both None: no offload
     addresses   whether buffers get offsets in an arena; the arena then fits the budget
     given       known schedules of this graph; the result is never slower than one of them that fits
     time_limit  seconds of the search; default: 10, or no limit where `iterations` is given. Without a budget there are

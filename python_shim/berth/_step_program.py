@@ -62,7 +62,7 @@ class StepProgramStats:
     chosen: int
     """Runs of the schedule that use one of these."""
     offloaded_bytes: int
-    """Bytes that a step copies to the host and back."""
+    """Bytes that a step offloads."""
     host_peak: int
     """The most of these bytes on the host at one time."""
     spilled_out: int
@@ -108,7 +108,7 @@ def pure(name: str) -> None:
     _pure.add(name)
 
 
-_COPY_IF_NEEDED = (1 << 64) - 1  # StepProgramOptions::kCopyIfNeeded
+_COPY_IF_NEEDED = (1 << 64) - 1  # StepProgramOptions::kOffloadIfNeeded
 
 _UNITS = {
     "": 1,
@@ -192,14 +192,14 @@ class StepProgram:
     in the least memory that berth finds within it. It excludes memory_budget.
 
     A program is planned after its second step, on another thread: in 4 seconds at most, or 14 with time_budget. If no
-    schedule fits memory_budget in that time, the search continues for up to five times as long, with copies for ten
+    schedule fits memory_budget in that time, the search continues for up to five times as long, with offload for ten
     times. Until then the program runs by a schedule in the order of its record. With a budget berth also times the
     schedule's operators in three more steps. If they differ from the record by a tenth, berth plans the program once
     more, for as long, starting from its schedule.
 
     plan_wait: the seconds that the loop waits for plans, in all its steps together. float("inf"): it waits for each plan.
 
-    host_memory: the most host memory for spills and for copies of schedules, together: bytes, or a text such as "16GiB".
+    host_memory: the most host memory for spills and for offload, together: bytes, or a text such as "16GiB".
     A spill copies tensors to the host when a request finds no room on the device. They come back before an operator that
     uses them. With it a step larger than the device runs: the device needs room for the operands and results of the
     largest operator. A read behind torch's operators that berth does not see raises RuntimeError. With copy_rate the

@@ -239,7 +239,7 @@ TEST_CASE("What is copied has its place on the host in the schedule", "[cli][sch
   const TemporaryFolder folder;
   write_text(folder / "x.json", trained(12, 4 << 20));
   const std::vector<std::string> planned = {
-      "schedule",   folder / "x.json", "--budget",     "60%",  "--engine", "copies",
+      "schedule",   folder / "x.json", "--budget",     "60%",  "--engine", "offload",
       "--rate-out", "100TB",           "--iterations", "1000", "-o",       folder / "x.schedule"};
   const nlohmann::json json = run_berth_json(planned);
   REQUIRE(json["offloaded_bytes"] > 0);
@@ -260,7 +260,7 @@ TEST_CASE("What is copied has its place on the host in the schedule", "[cli][sch
   // All copies in one place, where some are away at one time.
   berth::graph::Schedule crowded = berth::graph::read_schedule(schedule);
   for (berth::graph::ScheduleStep& step : crowded.steps)
-    if (step.kind == berth::graph::ScheduleStep::Kind::kCopyOut) step.host_offset = 0;
+    if (step.kind == berth::graph::ScheduleStep::Kind::kOffload) step.host_offset = 0;
   berth::graph::write_schedule(schedule, crowded);
   const Ran refused = run_berth(with_rates({"verify", schedule, graph}));
   REQUIRE(refused.code == 1);
@@ -457,7 +457,7 @@ TEST_CASE("What is recomputed and what is offloaded is shown with its cost", "[c
   berth::graph::Schedule schedule;
   schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {1, {}}};
   schedule.steps = {run(0, {0}, {1}),         run(1, {1}, {2}), other(Kind::kDrop, 1),
-                    other(Kind::kCopyOut, 2), run(0, {0}, {3}), other(Kind::kCopyIn, 2),
+                    other(Kind::kOffload, 2), run(0, {0}, {3}), other(Kind::kReload, 2),
                     run(2, {3, 2}, {})};
   const std::vector<std::byte> file = berth::graph::serialize_schedule(schedule);
   write_text(folder / "x.schedule", {reinterpret_cast<const char*>(file.data()), file.size()});

@@ -72,7 +72,7 @@ std::pair<Graph, Schedule> some_schedule(std::mt19937& random) {
     auto schedule = RandomSchedule(random, graph, true).make(random() % 2 == 0);
     if (!schedule) continue;
     schedule->budget = random();
-    schedule->engine = "retain";
+    schedule->engine = "recompute";
     schedule->seed = random();
     schedule->peak = random();
     schedule->peak_bound = random();
@@ -114,14 +114,14 @@ Schedule golden_schedule() {
   schedule.steps[0].reads = {0, 1};
   schedule.steps[0].writes = {2};
   schedule.steps[0].workspace_offset = 128;
-  schedule.steps[1].kind = Kind::kCopyOut;
-  schedule.steps[2].kind = Kind::kCopyIn;
+  schedule.steps[1].kind = Kind::kOffload;
+  schedule.steps[2].kind = Kind::kReload;
   schedule.steps[3].kind = Kind::kDrop;
   for (std::size_t k = 1; k < 4; ++k) schedule.steps[k].buffer = 1;
   schedule.steps[4].reads = {2};
   schedule.arena_bytes = 192;
   schedule.budget = 1000;
-  schedule.engine = "retain";
+  schedule.engine = "recompute";
   schedule.seed = 7;
   schedule.graph_hash = hash_of(parse_graph(kGoldenGraph, "golden"));
   schedule.peak = 900;

@@ -100,10 +100,10 @@ TEST_CASE("A resident may be on the host between its uses", "[graph][referee]") 
   const auto insert = [&](std::ptrdiff_t at, Kind kind) {
     schedule.steps.insert(schedule.steps.begin() + at, step_of(kind, 0));
   };
-  insert(10, Kind::kCopyOut);
-  insert(8, Kind::kCopyIn);
-  insert(3, Kind::kCopyOut);
-  insert(0, Kind::kCopyIn);
+  insert(10, Kind::kOffload);
+  insert(8, Kind::kReload);
+  insert(3, Kind::kOffload);
+  insert(0, Kind::kReload);
   const CopyRates rates{Bytes{8} * 1'000'000'000, Bytes{16} * 1'000'000'000};
   const Verdict verdict = replay(small_graph(), schedule, rates);
   REQUIRE(verdict.violation == "");
@@ -161,30 +161,30 @@ TEST_CASE("Each kind of damage to a schedule is named", "[graph][referee]") {
       {"a drop of a resident", [](Schedule& s) { s.steps[9].buffer = 0; },
        "step 9: the schedule drops buffer 0 of storage 0, which is resident"},
       {"a resident that does not come back",
-       [](Schedule& s) { s.steps[9] = step_of(Kind::kCopyOut, 0); },
+       [](Schedule& s) { s.steps[9] = step_of(Kind::kOffload, 0); },
        "at the end buffer 0, which was copied out at step 9, and the resident began on the device"},
       {"a resident that comes and stays",
-       [](Schedule& s) { s.steps.insert(s.steps.begin(), step_of(Kind::kCopyIn, 0)); },
+       [](Schedule& s) { s.steps.insert(s.steps.begin(), step_of(Kind::kReload, 0)); },
        "at the end buffer 0, which holds version 1 of storage 0 since step 9, and the resident "
        "began on the host"},
       {"a resident that is used while it is away",
-       [](Schedule& s) { s.steps[7] = step_of(Kind::kCopyOut, 0); },
+       [](Schedule& s) { s.steps[7] = step_of(Kind::kOffload, 0); },
        "step 8: operator 4 (u) reads version 0 of storage 0 in buffer 0, which was copied out at "
        "step 7"},
       {"a resident with a place on the host",
        [](Schedule& s) {
          s.host_bytes = 64;
-         s.steps[9] = step_of(Kind::kCopyOut, 0), s.steps[9].host_offset = 0;
+         s.steps[9] = step_of(Kind::kOffload, 0), s.steps[9].host_offset = 0;
        },
        "step 9: the schedule gives buffer 0 a place on the host, storage 0 is resident"},
-      {"a read of what is away", [](Schedule& s) { s.steps[4] = step_of(Kind::kCopyOut, 3); },
+      {"a read of what is away", [](Schedule& s) { s.steps[4] = step_of(Kind::kOffload, 3); },
        "step 5: operator 3 (h) reads version 2 of storage 2 in buffer 3, which was copied out at "
        "step 4"},
       {"a write over what is being copied out",
-       [](Schedule& s) { s.steps[1] = step_of(Kind::kCopyOut, 2), s.steps[2].writes[0] = 2; },
+       [](Schedule& s) { s.steps[1] = step_of(Kind::kOffload, 2), s.steps[2].writes[0] = 2; },
        "step 2: operator 0 (f) writes version 1 of storage 2 into buffer 2, which was copied out "
        "at step 1"},
-      {"a copy in of what is there", [](Schedule& s) { s.steps[4] = step_of(Kind::kCopyIn, 3); },
+      {"a copy in of what is there", [](Schedule& s) { s.steps[4] = step_of(Kind::kReload, 3); },
        "step 4: the schedule copies in buffer 3, which holds version 2 of storage 2 since step 3"},
       {"a random operator that runs again",
        [](Schedule& s) { s.steps.insert(s.steps.begin() + 6, s.steps[5]); },
@@ -205,7 +205,7 @@ TEST_CASE("Each kind of damage to a schedule is named", "[graph][referee]") {
        "step 2: operator 0 (f) puts the 80 bytes of buffer 3 at 180 of an arena of 259"},
       {"a birth without a place",
        [](Schedule& s) {
-         s.steps[9] = step_of(Kind::kCopyOut, 4), s.steps.push_back(step_of(Kind::kCopyIn, 4));
+         s.steps[9] = step_of(Kind::kOffload, 4), s.steps.push_back(step_of(Kind::kReload, 4));
        },
        "step 10: the schedule has no place for birth 2 of buffer 4, there are 1"},
       {"a resident in the arena", [](Schedule& s) { s.buffers[0].offsets = {0}; },
@@ -296,8 +296,8 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
                                   "copies");
   Schedule schedule;
   schedule.buffers = {{0, {}}, {1, {}}, {2, {}}};
-  schedule.steps = {run_of(0, {0}, {1}),     step_of(Kind::kCopyOut, 0), run_of(1, {1}, {2}),
-                    step_of(Kind::kDrop, 1), step_of(Kind::kCopyIn, 0),  run_of(2, {2, 0}, {})};
+  schedule.steps = {run_of(0, {0}, {1}),     step_of(Kind::kOffload, 0), run_of(1, {1}, {2}),
+                    step_of(Kind::kDrop, 1), step_of(Kind::kReload, 0),  run_of(2, {2, 0}, {})};
   // 5 bytes a nanosecond out, 10 in: 200 ns and 100 ns.
   const CopyRates rates = {5'000'000'000, 10'000'000'000};
   const Verdict free = replay(graph, schedule, rates);
@@ -337,16 +337,16 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
     CHECK(soon.peak == 3200);  // the new bytes beside those that are leaving
   }
   SECTION("two copies out go one after the other") {
-    schedule.steps.insert(schedule.steps.begin() + 2, step_of(Kind::kCopyOut, 1));
-    schedule.steps.insert(schedule.steps.begin() + 3, step_of(Kind::kCopyIn, 1));
+    schedule.steps.insert(schedule.steps.begin() + 2, step_of(Kind::kOffload, 1));
+    schedule.steps.insert(schedule.steps.begin() + 3, step_of(Kind::kReload, 1));
     // x out 100-300, b's input out 300-420 and in 420-480, b 480-780, x in 780-880, c 880-980.
     CHECK(replay(graph, schedule, rates).ns == 980);
   }
   SECTION("what is copied in is copied out again when it is there") {
     schedule.steps.pop_back();
-    schedule.steps.push_back(step_of(Kind::kCopyOut, 0));
+    schedule.steps.push_back(step_of(Kind::kOffload, 0));
     schedule.steps.push_back(run_of(2, {2, 0}, {}));
-    schedule.steps.insert(schedule.steps.begin() + 6, step_of(Kind::kCopyIn, 0));
+    schedule.steps.insert(schedule.steps.begin() + 6, step_of(Kind::kReload, 0));
     // out 100-300, in 400-500, out 500-700, in 700-800, c 800-900.
     const Verdict twice = replay(graph, schedule, rates);
     REQUIRE(twice.violation == "");
@@ -355,8 +355,8 @@ TEST_CASE("Copies run beside operators, one after the other each way", "[graph][
     CHECK(twice.host_peak == 1000);
   }
   SECTION("copies in go one after the other") {
-    schedule.steps.insert(schedule.steps.begin() + 3, step_of(Kind::kCopyOut, 2));
-    schedule.steps.insert(schedule.steps.begin() + 6, step_of(Kind::kCopyIn, 2));
+    schedule.steps.insert(schedule.steps.begin() + 3, step_of(Kind::kOffload, 2));
+    schedule.steps.insert(schedule.steps.begin() + 6, step_of(Kind::kReload, 2));
     // x out 100-300, b 100-400, its result out 400-520, x in 400-500, b's in 520-580, c 580-680.
     CHECK(replay(graph, schedule, rates).ns == 680);
     std::swap(schedule.steps[5], schedule.steps[6]);
@@ -385,9 +385,9 @@ TEST_CASE("What is on the host shares no byte there", "[graph][referee]") {
                                   "host");
   Schedule schedule;
   schedule.buffers = {{0, {}}, {1, {}}};
-  schedule.steps = {run_of(0, {}, {0, 1}),     step_of(Kind::kCopyOut, 0),
-                    step_of(Kind::kCopyIn, 0), step_of(Kind::kCopyOut, 1),
-                    run_of(1, {}, {}),         step_of(Kind::kCopyIn, 1),
+  schedule.steps = {run_of(0, {}, {0, 1}),     step_of(Kind::kOffload, 0),
+                    step_of(Kind::kReload, 0), step_of(Kind::kOffload, 1),
+                    run_of(1, {}, {}),         step_of(Kind::kReload, 1),
                     run_of(2, {0, 1}, {})};
   schedule.host_bytes = 2000;
   const CopyRates rates = {5'000'000'000, 10'000'000'000};  // 200 ns out, 100 ns in
@@ -429,19 +429,19 @@ TEST_CASE("Copies in are waited for by who writes there and by who drops", "[gra
   const CopyRates rates = {10'000'000'000, 5'000'000'000};  // 100 ns and 200 ns
   Schedule schedule;
   schedule.buffers = {{0, {}}};
-  schedule.steps = {run_of(0, {0}, {}), step_of(Kind::kCopyOut, 0), step_of(Kind::kCopyIn, 0),
+  schedule.steps = {run_of(0, {0}, {}), step_of(Kind::kOffload, 0), step_of(Kind::kReload, 0),
                     run_of(1, {}, {0}), step_of(Kind::kDrop, 0),    run_of(2, {}, {})};
   CHECK(replay(graph, schedule, rates).violation == "");
   CHECK(replay(graph, schedule, rates).ns == 100 + 100 + 200 + 10 + 1);
   // zero_ before; the bytes that come in are dropped unread, but not before they are there.
-  schedule.steps = {run_of(0, {0}, {}),        run_of(1, {}, {0}),      step_of(Kind::kCopyOut, 0),
-                    step_of(Kind::kCopyIn, 0), step_of(Kind::kDrop, 0), run_of(2, {}, {})};
+  schedule.steps = {run_of(0, {0}, {}),        run_of(1, {}, {0}),      step_of(Kind::kOffload, 0),
+                    step_of(Kind::kReload, 0), step_of(Kind::kDrop, 0), run_of(2, {}, {})};
   CHECK(replay(graph, schedule, rates).ns == 100 + 10 + 100 + 200 + 1);
   // A copy out that nobody waits for is part of the step, and so is a copy in.
-  schedule.steps = {run_of(0, {0}, {}), run_of(1, {}, {0}), step_of(Kind::kCopyOut, 0),
+  schedule.steps = {run_of(0, {0}, {}), run_of(1, {}, {0}), step_of(Kind::kOffload, 0),
                     run_of(2, {}, {})};
   CHECK(replay(graph, schedule, rates).ns == 100 + 10 + 100);
-  schedule.steps.push_back(step_of(Kind::kCopyIn, 0));
+  schedule.steps.push_back(step_of(Kind::kReload, 0));
   CHECK(replay(graph, schedule, rates).ns == 100 + 10 + 100 + 200);
 }
 
@@ -493,7 +493,7 @@ TEST_CASE("Figures beyond 64 bits are refused", "[graph][referee]") {
   CHECK_THAT(replay(graph, schedule).violation, Contains("bytes on the device, the limit is"));
   schedule.steps.insert(schedule.steps.begin() + 1, step_of(Kind::kDrop, 0));
   CHECK_THAT(replay(graph, schedule).violation, Contains("ns, the limit is"));
-  schedule.steps = {run_of(0, {}, {0}), step_of(Kind::kCopyOut, 0)};
+  schedule.steps = {run_of(0, {}, {0}), step_of(Kind::kOffload, 0)};
   CHECK_THAT(replay(graph, schedule, {1, 1}).violation, Contains("that takes too long"));
 }
 

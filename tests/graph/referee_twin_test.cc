@@ -43,9 +43,9 @@ class Twin {
       if (!schedule_.buffers[b].offsets.empty()) return false;
       const auto copied = std::find_if(
           schedule_.steps.begin(), schedule_.steps.end(), [&](const ScheduleStep& step) {
-            return step.buffer == b && (step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn);
+            return step.buffer == b && (step.kind == Kind::kOffload || step.kind == Kind::kReload);
           });
-      begins_on_host[b] = copied != schedule_.steps.end() && copied->kind == Kind::kCopyIn;
+      begins_on_host[b] = copied != schedule_.steps.end() && copied->kind == Kind::kReload;
       if (begins_on_host[b]) host_[b] = std::exchange(memory_[b], std::nullopt);
     }
     for (const ScheduleStep& step : schedule_.steps) {
@@ -180,15 +180,15 @@ class Twin {
     const BufferId b = step.buffer;
     if (b >= memory_.size()) return false;
     if (is_resident(b) && step.kind == Kind::kDrop) return false;
-    if (is_resident(b) && step.kind == Kind::kCopyOut && step.host_offset != Buffer::kNoOffset)
+    if (is_resident(b) && step.kind == Kind::kOffload && step.host_offset != Buffer::kNoOffset)
       return false;
-    if (step.kind == Kind::kCopyIn) {
+    if (step.kind == Kind::kReload) {
       if (!host_[b] || !bear(b)) return false;
       memory_[b] = std::exchange(host_[b], std::nullopt);
       std::replace(host_arena_.begin(), host_arena_.end(), b, kNobody);
     } else {
       if (!memory_[b]) return false;
-      if (step.kind == Kind::kCopyOut) {
+      if (step.kind == Kind::kOffload) {
         if (!take(host_arena_, step.host_offset, bytes_of(b), b)) return false;
         host_[b] = memory_[b];
       }

@@ -30,7 +30,7 @@ ORDER = [
 # The folders of a folder, lowest first; "" is what lies in none of them.
 FLOORS = {
     "place": ["problem", "bounds", "fits", "dives", "exact", "stages", "", "oracle"],
-    "schedule": ["", "order", "retention", "offload", "joint", "policy"],
+    "schedule": ["", "order", "recomputation", "offload", "joint", "policy"],
     "papers": ["importers", "", "oracle"],
     "torch": ["shared", "step", "recording", "", "cuda"],
     "standin": ["", "runtime", "driver", "libraries", "nccl"],

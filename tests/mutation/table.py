@@ -56,7 +56,7 @@ OTHERS = ((STEP, "[baselines],[saved]"),)
 EDGES = ((STEP_GRAPH, "[graph]~[trace]~[file]~[fuzz]~[referee]"), (STEP, "[order]~[acceptance]"))
 REFEREE = ((STEP_GRAPH, "[referee]"),)
 ORDERS = ((STEP, "[order]~[acceptance]"),)
-KEPT = ((STEP, "[retention]~[acceptance]"),)
+KEPT = ((STEP, "[recomputation]~[acceptance]"),)
 COPIES = ((STEP, "[timeline]"), (STEP, "[offload]~[acceptance]"))
 PAGING = ((STEP, "[paging],[residents]"),)
 # With libtorch.

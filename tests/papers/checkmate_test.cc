@@ -1,8 +1,8 @@
 // Checkmate's rounding: what is published of it, and that its plans are ones of the step.
 #include "csrc/papers/checkmate_engine.h"
 #include "csrc/place/oracle/integer_program.h"
-#include "csrc/schedule/retention/from_graph.h"
-#include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/recomputation/from_graph.h"
+#include "csrc/schedule/recomputation/recomputation.h"
 #include "tests/catch.h"
 #include "tests/schedule/two_parts.h"
 
@@ -24,7 +24,7 @@ bool no_solver() {
 
 struct Rounded {
   CheckmateResult result;
-  std::vector<RetentionCost> plans;
+  std::vector<RecomputationCost> plans;
   std::int64_t least = StageProblem::kNever;  // cost of those that fit
 };
 
@@ -33,7 +33,7 @@ Rounded checkmate(const StageProblem& problem, std::size_t most_cells = 12'000) 
   const auto model = StageModel::make(problem);
   CheckmateOptions options;
   options.most_cells = most_cells;
-  found.result = checkmate_engine().plans(problem, options, [&](const Retention& plan) {
+  found.result = checkmate_engine().plans(problem, options, [&](const Recomputation& plan) {
     found.plans.push_back(evaluate(*model, plan));
     if (found.plans.back().excess == 0)
       found.least = std::min(found.least, found.plans.back().cost);
@@ -81,10 +81,10 @@ TEST_CASE("Rounding drops what is cheap to make again, and stays above the optim
   const graph::Graph graph = test::chain(links, "g");
   const StageGraph stages = stage_graph(graph, {}, 90);  // of 120
   const Rounded found = checkmate(stages.problem);
-  RetentionOptions options;
+  RecomputationOptions options;
   options.iteration_budget = 20'000;
   options.time_limit_seconds = 1e9;
-  const RetentionResult best = plan_retention(stages.problem, options);
+  const RecomputationResult best = plan_recomputation(stages.problem, options);
   REQUIRE(best.plan);
   CHECK(found.least >= best.cost);
   CHECK(found.least < 6018 + 1000);  // no product again
@@ -127,10 +127,10 @@ TEST_CASE("Rounded plans of random steps never cost less than the bound", "[sche
     const auto model = StageModel::make(stages.problem);
     stages.problem.budget =
         std::max<std::int64_t>(evaluate(*model, keep_everything(stages.problem)).peak * 8 / 10, 1);
-    RetentionOptions options;
+    RecomputationOptions options;
     options.iteration_budget = 100;
     options.time_limit_seconds = 1e9;
-    const RetentionResult bounded = plan_retention(stages.problem, options);
+    const RecomputationResult bounded = plan_recomputation(stages.problem, options);
     const Rounded found = checkmate(stages.problem);
     if (found.least == StageProblem::kNever) continue;
     CHECK(found.least >= bounded.cost_bound);

@@ -12,7 +12,7 @@ using namespace berth;
 using Names = std::vector<std::string>;
 
 TEST_CASE("Planners of papers are engines from use_papers() on, once each", "[papers]") {
-  REQUIRE(schedule::step_engines() == Names{"auto", "order", "retain", "copies", "release"});
+  REQUIRE(schedule::step_engines() == Names{"auto", "order", "recompute", "offload", "release"});
   REQUIRE(schedule::offload::copy_engines() ==
           Names{"auto", "joint", "offload", "recompute", "keep"});
   graph::Graph step;
@@ -23,7 +23,7 @@ TEST_CASE("Planners of papers are engines from use_papers() on, once each", "[pa
                           Catch::Matchers::Contains("berth::use_papers()"));
   for (int time = 0; time < 2; ++time) {
     use_papers();
-    REQUIRE(schedule::step_engines() == Names{"auto", "order", "retain", "copies", "release",
+    REQUIRE(schedule::step_engines() == Names{"auto", "order", "recompute", "offload", "release",
                                               "chen", "checkmate", "knapsack", "monet", "vdnn",
                                               "dymem"});
     REQUIRE(schedule::offload::copy_engines() ==

@@ -31,7 +31,7 @@ for step in range(6):
         loss.backward()
         optimizer.step()
 stats = program.stats()
-said(state=digest([*state_of(net, optimizer), torch.get_rng_state()]), scheduled=stats.scheduled, copied=stats.host_peak, spilled=stats.spilled_peak,
+said(state=digest([*state_of(net, optimizer), torch.get_rng_state()]), scheduled=stats.scheduled, offloaded=stats.host_peak, spilled=stats.spilled_peak,
      not_met=stats.budget_not_met, share=share / 100, predicted=stats.predicted_peak, recorded=stats.recorded_peak, resident=stats.resident)
 """
 )

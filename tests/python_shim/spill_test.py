@@ -292,11 +292,11 @@ class HostMemory(SpillCase):
                 added = staying["recorded"] - staying["resident"]
                 budget = staying["resident"] + staying["share"] * added
                 free = self.answer(HOSTED, "cpu", 0, 1 << 30, variant)
-                self.assertGreater(free["copied"], 0, free)
-                for host in (free["copied"] // 2, 1 << 12):
+                self.assertGreater(free["offloaded"], 0, free)
+                for host in (free["offloaded"] // 2, 1 << 12):
                     found = self.answer(HOSTED, "cpu", 0, host, variant)
                     self.assertEqual((found["state"], found["scheduled"]), (staying["state"], 3), found)
-                    self.assertLessEqual(max(found["copied"], found["spilled"]), host)
+                    self.assertLessEqual(max(found["offloaded"], found["spilled"]), host)
                     met += found["not_met"] == ""
                     if found["not_met"]:
                         said = r"it has .+iB on the host at one time, host_memory allows .+; without copies: .+"

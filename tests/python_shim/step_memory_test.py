@@ -48,7 +48,7 @@ print("done")
         program += """
 if sys.argv[1] == "native":
     rate = 10**13
-    fewer, away = peaks("70%", False, engine="copies", copy_rate=rate)
+    fewer, away = peaks("70%", False, engine="offload", copy_rate=rate)
     assert away.scheduled == 5 and away.offloaded_bytes > 0 and not away.budget_not_met, away
     assert fewer < 0.75 * free and 0 <= away.predicted_peak - away.resident - fewer <= 4096, (fewer, free, away)
 """

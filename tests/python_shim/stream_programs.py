@@ -38,7 +38,7 @@ def main(make):
         options = {
             "plain": {},
             "budget": {"memory_budget": "70%"},
-            "copies": {"memory_budget": "70%", "copy_rate": 10**10},
+            "offload": {"memory_budget": "70%", "copy_rate": 10**10},
             "spills": {"memory_budget": "70%", "copy_rate": 10**10, "host_memory": "1GiB"},
         }[how]
         program = berth.StepProgram(**options, plan_wait=1e9)

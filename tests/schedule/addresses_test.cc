@@ -73,8 +73,8 @@ graph::ScheduleStep step_of(Kind kind, graph::BufferId buffer) {
 graph::Schedule with_a_copy() {
   graph::Schedule schedule;
   schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {3, {}}, {4, {}}};
-  schedule.steps = {run_of(0, {0}, {1}),      run_of(1, {1}, {2}),     step_of(Kind::kCopyOut, 1),
-                    run_of(2, {0}, {3}),      step_of(Kind::kDrop, 0), step_of(Kind::kCopyIn, 1),
+  schedule.steps = {run_of(0, {0}, {1}),      run_of(1, {1}, {2}),     step_of(Kind::kOffload, 1),
+                    run_of(2, {0}, {3}),      step_of(Kind::kDrop, 0), step_of(Kind::kReload, 1),
                     run_of(3, {1, 2, 3}, {4})};
   return schedule;
 }
@@ -185,10 +185,10 @@ TEST_CASE("A drop waits for the copy in, and copies out end meanwhile", "[schedu
   graph::Schedule schedule;
   schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {3, {}}, {4, {}}, {1, {}}};
   schedule.steps = {run_of(0, {0}, {1}),        run_of(1, {1}, {2}),
-                    step_of(Kind::kCopyOut, 1), step_of(Kind::kCopyIn, 1),
-                    step_of(Kind::kCopyOut, 2), step_of(Kind::kDrop, 1),
+                    step_of(Kind::kOffload, 1), step_of(Kind::kReload, 1),
+                    step_of(Kind::kOffload, 2), step_of(Kind::kDrop, 1),
                     run_of(2, {0}, {3}),        run_of(0, {0}, {5}),
-                    step_of(Kind::kCopyIn, 2),  run_of(3, {5, 2, 3}, {4})};
+                    step_of(Kind::kReload, 2),  run_of(3, {5, 2, 3}, {4})};
   REQUIRE(graph::replay(graph, schedule).violation == "");
   const Lifetimes lifetimes = lifetimes_of(graph, schedule, {1'000'000'000, 1'000'000'000});
   const auto first = std::find_if(lifetimes.all.begin(), lifetimes.all.end(),
@@ -201,7 +201,7 @@ TEST_CASE("A copy out waits for the copy in before it", "[schedule][addresses]")
   graph::Graph graph = small_graph();
   graph.operators[2].alternatives[0].ns = 5000;
   graph::Schedule schedule = with_a_copy();
-  const graph::ScheduleStep out = step_of(Kind::kCopyOut, 1), in = step_of(Kind::kCopyIn, 1);
+  const graph::ScheduleStep out = step_of(Kind::kOffload, 1), in = step_of(Kind::kReload, 1);
   schedule.steps.insert(schedule.steps.begin() + 3, {in, out});
   REQUIRE(graph::replay(graph, schedule).violation == "");
   // Out to 2158 ns, in to 4206, out to 6254; h ends at 5110.
@@ -219,8 +219,8 @@ TEST_CASE("A write waits for the copy in of what it writes over", "[schedule][ad
   last.writes.push_back({1, 2});
   graph::Schedule schedule = with_a_copy();
   schedule.steps = {run_of(0, {0}, {1}),        run_of(1, {1}, {2}),
-                    step_of(Kind::kCopyOut, 1), step_of(Kind::kCopyOut, 2),
-                    step_of(Kind::kCopyIn, 1),  run_of(2, {0}, {3}),
+                    step_of(Kind::kOffload, 1), step_of(Kind::kOffload, 2),
+                    step_of(Kind::kReload, 1),  run_of(2, {0}, {3}),
                     run_of(3, {3}, {4, 1})};
   REQUIRE(graph::replay(graph, schedule).violation == "");
   // Out to 2158 and 2670 ns, in to 4206; h ends at 1110.
@@ -291,10 +291,10 @@ TEST_CASE("What is copied out has a place on the host until it is back", "[sched
   schedule.buffers = {{0, {}}, {1, {}}, {2, {}}, {3, {}}, {4, {}}, {1, {}}};
   // a goes to the host and comes back, each way in 2048 ns; then b goes.
   schedule.steps = {run_of(0, {0}, {1}),        run_of(1, {1}, {2}),
-                    step_of(Kind::kCopyOut, 1), step_of(Kind::kCopyIn, 1),
+                    step_of(Kind::kOffload, 1), step_of(Kind::kReload, 1),
                     step_of(Kind::kDrop, 1),    run_of(2, {0}, {3}),
-                    run_of(0, {0}, {5}),        step_of(Kind::kCopyOut, 2),
-                    step_of(Kind::kCopyIn, 2),  run_of(3, {5, 2, 3}, {4})};
+                    run_of(0, {0}, {5}),        step_of(Kind::kOffload, 2),
+                    step_of(Kind::kReload, 2),  run_of(3, {5, 2, 3}, {4})};
   const auto place = [&] {
     const Addresses addresses = place_addresses(graph, schedule, quick());
     const graph::Verdict verdict = graph::replay(graph, schedule, quick().rates);
@@ -497,14 +497,14 @@ TEST_CASE("A planned step with copies fits its budget with its addresses",
       const graph::Graph graph = kept_graph(name);
       const offload::Problem problem = offload::from_graph(graph);
       offload::Machine machine;
-      offload::CopyOptions copies;
+      offload::OffloadOptions copies;
       copies.time_limit_seconds = std::numeric_limits<double>::infinity();
       copies.iteration_budget = 1000;
       copies.engine = "keep";
-      const Bytes kept = offload::plan_copies(problem, machine, copies).kept_peak;
+      const Bytes kept = offload::plan_offload(problem, machine, copies).kept_peak;
       machine.budget = problem.constant + (kept - problem.constant) / 100 * percent;
       copies.engine = "auto";
-      const offload::CopyResult found = offload::plan_copies(problem, machine, copies);
+      const offload::OffloadResult found = offload::plan_offload(problem, machine, copies);
       graph::Schedule schedule = offload::to_schedule(graph, problem, found.plan, found.outcome);
       schedule.budget = machine.budget;
       const graph::Verdict bare = graph::replay(graph, schedule);

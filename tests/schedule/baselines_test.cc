@@ -1,9 +1,9 @@
 // Plans by the rules of others, for recorded steps: legal, and with the marks that tell them apart.
 #include "csrc/papers/monet_form.h"
-#include "csrc/schedule/retention/knapsack.h"
-#include "csrc/schedule/retention/made_once.h"
-#include "csrc/schedule/retention/retention.h"
-#include "csrc/schedule/retention/saved_sets.h"
+#include "csrc/schedule/recomputation/knapsack.h"
+#include "csrc/schedule/recomputation/made_once.h"
+#include "csrc/schedule/recomputation/recomputation.h"
+#include "csrc/schedule/recomputation/saved_sets.h"
 #include "tests/catch.h"
 #include "tests/schedule/two_parts.h"
 #include "tests/support/random_graph.h"
@@ -25,8 +25,8 @@ std::vector<Priced> knapsack(const graph::Graph& graph, std::size_t grid) {
   const StageGraph stages = stage_graph(graph, {}, kMaxBytes);
   const auto model = StageModel::make(stages.problem);
   std::vector<Priced> found;
-  knapsack_plans(graph, stages, grid, [&](const Retention& plan) {
-    const RetentionCost cost = evaluate(*model, plan);
+  knapsack_plans(graph, stages, grid, [&](const Recomputation& plan) {
+    const RecomputationCost cost = evaluate(*model, plan);
     found.push_back({cost.cost, cost.peak});
   });
   return found;
@@ -83,11 +83,11 @@ TEST_CASE("What is made again is made once and kept to its last use", "[schedule
   graph.operators[4].alternatives[0].reads.push_back({{0, 1}, 0, 10});
   const StageGraph stages = stage_graph(graph, {}, kMaxBytes);
   const auto model = StageModel::make(stages.problem);
-  Retention plan(stages.problem);
+  Recomputation plan(stages.problem);
   keep_made_once(stages.problem, 1, stages.problem.stages.size() - 1, {false, false, false},
                  {false, false, false}, plan);
   CHECK(evaluate(*model, plan).cost == 2 * 111 + 3);
-  CHECK(evaluate(*model, Retention(stages.problem)).cost > 2 * 111 + 3);
+  CHECK(evaluate(*model, Recomputation(stages.problem)).cost > 2 * 111 + 3);
 }
 
 TEST_CASE("Plans of the knapsack are what the referee replays", "[schedule][baselines][knapsack]") {
@@ -102,8 +102,8 @@ TEST_CASE("Plans of the knapsack are what the referee replays", "[schedule][base
     for (graph::Operator& op : graph.operators) op.name = kNames[random() % 4];
     const StageGraph stages = stage_graph(graph, {}, kMaxBytes);
     const auto model = StageModel::make(stages.problem);
-    knapsack_plans(graph, stages, 8, [&](const Retention& plan) {
-      const RetentionCost cost = evaluate(*model, plan);
+    knapsack_plans(graph, stages, 8, [&](const Recomputation& plan) {
+      const RecomputationCost cost = evaluate(*model, plan);
       if (cost.cost >= StageProblem::kNever) return;
       const graph::Verdict verdict = graph::replay(graph, to_schedule(graph, stages, plan));
       REQUIRE(verdict.violation == "");
@@ -135,7 +135,7 @@ TEST_CASE("Planning begins with what a compiler would keep", "[schedule][baselin
 }
 
 TEST_CASE("Saved sets come closer in few moves than a search of all plans",
-          "[schedule][retention][saved]") {
+          "[schedule][recomputation][saved]") {
   // Products of random times: which of them to save is a knapsack, and every relu is made again.
   std::mt19937 random(3);
   std::vector<test::Link> links;
@@ -150,15 +150,15 @@ TEST_CASE("Saved sets come closer in few moves than a search of all plans",
   const auto model = StageModel::make(stages.problem);
   SavedSetOptions few;
   few.moves = 6000;
-  const std::optional<Retention> saved = search_saved_sets(stages.problem, few);
+  const std::optional<Recomputation> saved = search_saved_sets(stages.problem, few);
   REQUIRE(saved);
-  const RetentionCost cost = evaluate(*model, *saved);
+  const RecomputationCost cost = evaluate(*model, *saved);
   CHECK(cost.excess == 0);
-  RetentionOptions options;
-  options.engine = "retain";
+  RecomputationOptions options;
+  options.engine = "recompute";
   options.iteration_budget = few.moves;
   options.time_limit_seconds = 1e9;
-  const RetentionResult all = plan_retention(stages.problem, options);
+  const RecomputationResult all = plan_recomputation(stages.problem, options);
   CHECK((!all.plan || cost.cost < all.cost));
   // From a plan that is there it is never worse, and without room for any it says so.
   few.start = saved;
@@ -170,7 +170,7 @@ TEST_CASE("Saved sets come closer in few moves than a search of all plans",
 }
 
 TEST_CASE("Saved sets of random steps fit their budget and are what the referee replays",
-          "[schedule][retention][saved]") {
+          "[schedule][recomputation][saved]") {
   const auto seed = GENERATE(range(1U, 5U));
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -185,7 +185,7 @@ TEST_CASE("Saved sets of random steps fit their budget and are what the referee 
     SavedSetOptions options;
     options.moves = 300;
     options.seed = seed;
-    const std::optional<Retention> found = search_saved_sets(stages.problem, options);
+    const std::optional<Recomputation> found = search_saved_sets(stages.problem, options);
     if (!found) continue;
     const graph::Verdict verdict = graph::replay(graph, to_schedule(graph, stages, *found));
     REQUIRE(verdict.violation == "");
@@ -209,15 +209,15 @@ TEST_CASE("A plan by MONeT's rules costs no more when it is run", "[schedule][ba
     REQUIRE(form.problem.violation() == "");
     const auto monet = StageModel::make(form.problem);
     form.problem.budget = evaluate(*monet, keep_everything(form.problem)).peak * 3 / 4;
-    RetentionOptions options;
+    RecomputationOptions options;
     options.iteration_budget = 200;
     options.time_limit_seconds = 1e9;
-    const RetentionResult found = plan_retention(form.problem, options);
-    for (const Retention& plan : {found.plan.value_or(keep_everything(form.problem)),
-                                  test::any_plan(form.problem, random)}) {
-      const RetentionCost theirs = evaluate(*monet, plan);
-      const Retention mine = exact_plan(stages.problem, form, plan);
-      const RetentionCost cost = evaluate(*model, mine);
+    const RecomputationResult found = plan_recomputation(form.problem, options);
+    for (const Recomputation& plan : {found.plan.value_or(keep_everything(form.problem)),
+                                      test::any_plan(form.problem, random)}) {
+      const RecomputationCost theirs = evaluate(*monet, plan);
+      const Recomputation mine = exact_plan(stages.problem, form, plan);
+      const RecomputationCost cost = evaluate(*model, mine);
       if (theirs.cost >= StageProblem::kNever || cost.cost >= StageProblem::kNever) continue;
       CHECK(cost.cost <= theirs.cost);
       const graph::Verdict verdict = graph::replay(graph, to_schedule(graph, stages, mine));
@@ -239,7 +239,7 @@ TEST_CASE("With everything kept MONeT's rules need what a step needs, and what t
   CHECK(form.problem.nodes[2].local_bytes == 20);
   const auto exact = StageModel::make(stages.problem), monet = StageModel::make(form.problem);
   CHECK(evaluate(*exact, keep_everything(stages.problem)).peak == 100);
-  const RetentionCost theirs = evaluate(*monet, keep_everything(form.problem));
+  const RecomputationCost theirs = evaluate(*monet, keep_everything(form.problem));
   CHECK(theirs.cost == 24);
   CHECK(theirs.peak >= 100);
   CHECK(exact_plan(stages.problem, form, keep_everything(form.problem)) ==

@@ -1,7 +1,7 @@
-#include "csrc/schedule/retention/chen.h"
+#include "csrc/schedule/recomputation/chen.h"
 
 #include "csrc/papers/published.h"
-#include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/recomputation/recomputation.h"
 #include "tests/catch.h"
 #include "tests/schedule/few_stages.h"
 #include "tests/schedule/published.h"
@@ -33,21 +33,22 @@ StageProblem chain(StageNode n) {
   return problem;
 }
 
-RetentionResult plan(const StageProblem& problem, const char* engine, std::uint64_t moves = 2000) {
-  RetentionOptions options;
+RecomputationResult plan(const StageProblem& problem, const char* engine,
+                         std::uint64_t moves = 2000) {
+  RecomputationOptions options;
   options.engine = engine;
   options.iteration_budget = moves;
   options.time_limit_seconds = std::numeric_limits<double>::infinity();
-  return plan_retention(problem, options);
+  return plan_recomputation(problem, options);
 }
 
 }  // namespace
 
 TEST_CASE("A chain fits in twice the root of its length and runs once more",
-          "[schedule][retention][chen]") {
+          "[schedule][recomputation][chen]") {
   StageProblem problem = chain(100);
   problem.budget = 21;
-  const RetentionResult found = plan(problem, "chen");
+  const RecomputationResult found = plan(problem, "chen");
   REQUIRE(found.plan);
   CHECK(found.engine == "chen");
   CHECK(found.peak <= 21);
@@ -57,10 +58,10 @@ TEST_CASE("A chain fits in twice the root of its length and runs once more",
 }
 
 TEST_CASE("A chain split again and again needs less than twice the root",
-          "[schedule][retention][chen]") {
+          "[schedule][recomputation][chen]") {
   StageProblem problem = chain(100);
   problem.budget = 14;
-  const RetentionResult found = plan(problem, "chen");
+  const RecomputationResult found = plan(problem, "chen");
   REQUIRE(found.plan);
   CHECK(found.peak <= 14);
   CHECK(found.cost > 300);  // something runs a third time
@@ -68,12 +69,12 @@ TEST_CASE("A chain split again and again needs less than twice the root",
 }
 
 TEST_CASE("A read that passes over all of a chain leaves no place to split it",
-          "[schedule][retention][chen]") {
+          "[schedule][recomputation][chen]") {
   StageProblem problem = chain(100);
   problem.nodes.back().reads = {0, 98};
   std::size_t plans = 0, most = 0;
   const auto model = StageModel::make(problem);
-  chen_plans(problem, 20, [&](const Retention& one) {
+  chen_plans(problem, 20, [&](const Recomputation& one) {
     ++plans;
     most = std::max(most, static_cast<std::size_t>(evaluate(*model, one).peak));
   });
@@ -84,27 +85,27 @@ TEST_CASE("A read that passes over all of a chain leaves no place to split it",
 }
 
 TEST_CASE("Labels that are read at the end do not keep a chain from being split",
-          "[schedule][retention][chen]") {
+          "[schedule][recomputation][chen]") {
   StageProblem problem = chain(100);
   for (StageProblem::ValueOf& value : problem.values) value.bytes = 1000;
   problem.values[0].bytes = 10;
   problem.nodes.back().reads = {0, 98};
   problem.budget = 21'000;
-  const RetentionResult found = plan(problem, "chen");
+  const RecomputationResult found = plan(problem, "chen");
   REQUIRE(found.plan);
   CHECK(found.cost <= 300);
 }
 
-TEST_CASE("With room for everything nothing runs again", "[schedule][retention][chen]") {
+TEST_CASE("With room for everything nothing runs again", "[schedule][recomputation][chen]") {
   StageProblem problem = chain(30);
   problem.budget = 31;
-  const RetentionResult found = plan(problem, "chen");
+  const RecomputationResult found = plan(problem, "chen");
   REQUIRE(found.plan);
   CHECK(found.cost == found.base_cost);
   CHECK(found.proven_optimal);
 }
 
-TEST_CASE("The search is never worse than Chen's plans", "[schedule][retention][chen]") {
+TEST_CASE("The search is never worse than Chen's plans", "[schedule][recomputation][chen]") {
   const unsigned seed = GENERATE(range(1U, 41U));
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -113,7 +114,7 @@ TEST_CASE("The search is never worse than Chen's plans", "[schedule][retention][
     StageProblem problem = test::few_stages(random, rules);
     const auto model = StageModel::make(problem);
     problem.budget = evaluate(*model, keep_everything(problem)).peak * 8 / 10;
-    const RetentionResult chen = plan(problem, "chen"), best = plan(problem, "auto", 500);
+    const RecomputationResult chen = plan(problem, "chen"), best = plan(problem, "auto", 500);
     if (!chen.plan) continue;
     REQUIRE(best.plan);
     CHECK(best.cost <= chen.cost);
@@ -122,7 +123,7 @@ TEST_CASE("The search is never worse than Chen's plans", "[schedule][retention][
 }
 
 TEST_CASE("Chen's plans of published graphs cost more than the published ones",
-          "[schedule][retention][chen][acceptance]") {
+          "[schedule][recomputation][chen][acceptance]") {
   const auto folder = fetched_graphs("monet");
   if (!folder) return;
   const struct {
@@ -144,7 +145,7 @@ TEST_CASE("Chen's plans of published graphs cost more than the published ones",
         continue;
       any = true;
       graph.problem.budget = published_budget(gb);
-      const RetentionResult found = plan(graph.problem, "chen");
+      const RecomputationResult found = plan(graph.problem, "chen");
       REQUIRE(found.plan);
       CHECK(found.cost >= least);
       CHECK(found.cost <= most);

@@ -1,6 +1,6 @@
-#include "csrc/schedule/retention/cut_plans.h"
+#include "csrc/schedule/recomputation/cut_plans.h"
 
-#include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/recomputation/recomputation.h"
 #include "tests/catch.h"
 
 #include <algorithm>
@@ -43,33 +43,33 @@ StageProblem blocks(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("A cut keeps what is dear for its bytes, in all blocks at once", "[retention][cut]") {
+TEST_CASE("A cut keeps what is dear for its bytes, in all blocks at once", "[recomputation][cut]") {
   StageProblem problem = blocks(30);
   problem.budget = 30 * 2 + 1 + 30;
-  RetentionOptions options;
+  RecomputationOptions options;
   options.engine = "cut";
   options.time_limit_seconds = 60;
-  const RetentionResult cut = plan_retention(problem, options);
+  const RecomputationResult cut = plan_recomputation(problem, options);
   REQUIRE(cut.plan);
   // All but the last three or so of the large ones are made again, none of the small ones.
   REQUIRE(cut.cost <= cut.base_cost + 30 * 3);
   options.engine = "chen";
-  const RetentionResult chen = plan_retention(problem, options);
+  const RecomputationResult chen = plan_recomputation(problem, options);
   REQUIRE((!chen.plan || chen.cost > cut.cost));
   options.engine = "auto";
   options.iteration_budget = 1000;
-  const RetentionResult best = plan_retention(problem, options);
+  const RecomputationResult best = plan_recomputation(problem, options);
   REQUIRE(best.cost <= cut.cost);
 }
 
-TEST_CASE("A step without a backward part has no plan by cuts", "[retention][cut]") {
+TEST_CASE("A step without a backward part has no plan by cuts", "[recomputation][cut]") {
   StageProblem problem = blocks(2);
   problem.rules = StageRules::kCheckmate;
   int plans = 0;
-  cut_plans(problem, 8, [&](const Retention&) { return ++plans > 0; });
+  cut_plans(problem, 8, [&](const Recomputation&) { return ++plans > 0; });
   REQUIRE(plans == 0);
   problem.rules = StageRules::kExact;
-  cut_plans(problem, 8, [&](const Retention&) { return ++plans > 1000; });
+  cut_plans(problem, 8, [&](const Recomputation&) { return ++plans > 1000; });
   REQUIRE(plans == 8);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/retention/problem.h"
+#include "csrc/schedule/recomputation/problem.h"
 
 #include <algorithm>
 #include <random>

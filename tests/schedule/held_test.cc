@@ -51,7 +51,7 @@ TEST_CASE("What runs once leaves bytes that no schedule without copies is below"
   CHECK_FALSE(refused.schedule);
   CHECK(refused.missing_bytes == 10);
   CHECK(refused.why_not ==
-        "operator 4 (op) needs 410 B with what later ones take and cannot be made again, the "
+        "operator 4 (op) needs 410 B with what later ones take and no schedule recomputes, the "
         "budget is 400 B: 10 B are missing");
   options.budget = 410;
   CHECK(plan_step(step, options).schedule);

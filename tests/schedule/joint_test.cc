@@ -112,9 +112,9 @@ TEST_CASE("Copies and making again together are no slower than one of them", "[j
   StepOptions options = with((Bytes{64} << 20) * 9);
   options.iteration_budget = 5000;
   options.rates = graph::CopyRates{1'500'000'000, 1'500'000'000};
-  options.engine = "retain";
+  options.engine = "recompute";
   const StepResult again = plan_step(step, options);
-  options.engine = "copies";
+  options.engine = "offload";
   const StepResult copied = plan_step(step, options);
   options.engine = "auto";
   const StepResult both = plan_step(step, options);

@@ -1,5 +1,5 @@
 #include "csrc/graph/file.h"
-#include "csrc/papers/copy_rules.h"
+#include "csrc/papers/offload_rules.h"
 #include "csrc/schedule/offload/from_graph.h"
 #include "csrc/schedule/offload/plan.h"
 #include "csrc/schedule/offload/search.h"
@@ -8,7 +8,7 @@
 #include "csrc/schedule/offload/triggers.h"
 #include "tests/catch.h"
 #include "tests/schedule/published.h"
-#include "tests/schedule/random_copies.h"
+#include "tests/schedule/random_offloads.h"
 
 #include <berth/error.h>
 #include <berth/papers.h>
@@ -26,8 +26,8 @@ using berth::test::kept_graph;
 
 namespace {
 
-CopyOptions by_budget(std::uint64_t simulations, std::string engine = "auto") {
-  CopyOptions options;
+OffloadOptions by_budget(std::uint64_t simulations, std::string engine = "auto") {
+  OffloadOptions options;
   options.engine = std::move(engine);
   options.time_limit_seconds = std::numeric_limits<double>::infinity();
   options.iteration_budget = simulations;
@@ -83,12 +83,12 @@ class Oracle {
 
   const Problem& problem_;
   Timeline timeline_;
-  CopyPlan plan_;
+  OffloadPlan plan_;
   Execution execution_;
 };
 
 // Plays the result's plan again, on its own.
-void check_result(const Problem& problem, const Machine& machine, const CopyResult& result) {
+void check_result(const Problem& problem, const Machine& machine, const OffloadResult& result) {
   Timeline timeline(problem, machine);
   REQUIRE(timeline.play(result.plan) == result.outcome);
   REQUIRE(result.outcome.ns >= result.kept_ns);
@@ -112,10 +112,10 @@ TEST_CASE("No plan is below what trying all of them finds, and nearly all reach 
            }) > 4)
       problem = test::random_copy_problem(random, 2 + random() % 2);
     Machine machine = machine_of(1000 * (1 + random() % 16));
-    const CopyResult kept = plan_copies(problem, machine, by_budget(1, "keep"));
+    const OffloadResult kept = plan_offload(problem, machine, by_budget(1, "keep"));
     machine.budget = kept.least_peak + random() % (kept.kept_peak - kept.least_peak + 1);
     const Oracle oracle(problem, machine);
-    const CopyResult result = plan_copies(problem, machine, by_budget(600));
+    const OffloadResult result = plan_offload(problem, machine, by_budget(600));
     check_result(problem, machine, result);
     REQUIRE(result.outcome.excess >= oracle.best.excess);
     if (oracle.best.excess != 0) continue;
@@ -126,7 +126,7 @@ TEST_CASE("No plan is below what trying all of them finds, and nearly all reach 
     }
     REQUIRE(result.outcome.ns >= oracle.best.ns);
     equal += result.outcome.ns == oracle.best.ns;
-    mixed += result.recomputed != 0 && result.copied_bytes != 0;
+    mixed += result.recomputed != 0 && result.offloaded_bytes != 0;
   }
   CAPTURE(fit, equal, missed, mixed);
   CHECK(fit > 400);
@@ -145,16 +145,17 @@ TEST_CASE("Both ways out of the device are never slower than the better one alon
     CAPTURE(round);
     const Problem problem = test::random_copy_problem(random, 4 + random() % 20);
     Machine machine = machine_of(500);
-    const CopyResult kept = plan_copies(problem, machine, by_budget(1, "keep"));
+    const OffloadResult kept = plan_offload(problem, machine, by_budget(1, "keep"));
     machine.budget =
         kept.kept_peak - (kept.kept_peak - kept.least_peak) * (40 + random() % 30) / 100;
-    const CopyResult both = plan_copies(problem, machine, by_budget(400));
+    const OffloadResult both = plan_offload(problem, machine, by_budget(400));
     check_result(problem, machine, both);
     bool is_faster = both.outcome.excess == 0;
     for (const char* engine : {"offload", "recompute"}) {
-      const CopyResult alone = plan_copies(problem, machine, by_budget(400, engine));
+      const OffloadResult alone = plan_offload(problem, machine, by_budget(400, engine));
       check_result(problem, machine, alone);
-      REQUIRE((std::string_view(engine) == "offload" ? alone.recomputed : alone.copied_bytes) == 0);
+      REQUIRE((std::string_view(engine) == "offload" ? alone.recomputed : alone.offloaded_bytes) ==
+              0);
       if (alone.outcome.excess != 0) continue;
       REQUIRE(both.outcome.excess == 0);
       REQUIRE(both.outcome.ns <= alone.outcome.ns);
@@ -162,7 +163,7 @@ TEST_CASE("Both ways out of the device are never slower than the better one alon
     }
     faster += is_faster;
     // The seed and the budget of simulations say what comes out.
-    const CopyResult again = plan_copies(problem, machine, by_budget(400));
+    const OffloadResult again = plan_offload(problem, machine, by_budget(400));
     REQUIRE(again.plan == both.plan);
     REQUIRE(again.simulations == both.simulations);
   }
@@ -178,7 +179,7 @@ TEST_CASE("Keeping again what need not leave, and annealing, make drafts better"
   for (int round = 0; round < 60; ++round) {
     const Problem problem = test::random_copy_problem(random, 10 + random() % 20, true);
     Machine machine = machine_of(500);
-    const CopyResult kept = plan_copies(problem, machine, by_budget(1, "keep"));
+    const OffloadResult kept = plan_offload(problem, machine, by_budget(1, "keep"));
     machine.budget = kept.kept_peak - (kept.kept_peak - kept.least_peak) * 6 / 10;
     Search search(problem, machine, 0);
     Draft draft = search.all_kept();
@@ -218,7 +219,7 @@ TEST_CASE("A reload is triggered no earlier than its copy and those after it nee
   }
   problem.derive();
   const Machine machine = machine_of(1000);
-  CopyPlan plan = keep_all(problem);
+  OffloadPlan plan = keep_all(problem);
   for (Value v = 0; v < 3; ++v) plan.choices[v].fate = Fate::kOffload;
   Triggers triggers(problem, machine);
   triggers.set(plan);
@@ -252,7 +253,7 @@ TEST_CASE("A reload begins before the one after it, though its own use is later"
       .bytes = 20, .maker = 0, .written = kNobody, .readers = {5}, .movable = true};
   problem.derive();
   const Machine machine = machine_of(1000);
-  CopyPlan plan = keep_all(problem);
+  OffloadPlan plan = keep_all(problem);
   plan.choices[0].fate = plan.choices[1].fate = Fate::kOffload;
   Triggers(problem, machine).set(plan);
   CHECK(plan.choices[1].trigger == 2);  // to begin at 28
@@ -277,15 +278,15 @@ TEST_CASE("vDNN copies inputs of convolutions, Dymem those of pooling and activa
     problem.values[v].readers.push_back(9 - v);
   }
   problem.derive();
-  const CopyPlan vdnn = vdnn_plan(problem);
-  CHECK(vdnn.waits == CopyPlan::Waits::kEachOperator);
-  CHECK(vdnn.choices[0] == CopyPlan::Choice{Fate::kOffload, 7});
+  const OffloadPlan vdnn = vdnn_plan(problem);
+  CHECK(vdnn.waits == OffloadPlan::Waits::kEachOperator);
+  CHECK(vdnn.choices[0] == OffloadPlan::Choice{Fate::kOffload, 7});
   for (Value v = 1; v < 5; ++v) CHECK(vdnn.choices[v].fate == Fate::kKeep);
-  const CopyPlan dymem = dymem_plan(problem);
-  CHECK(dymem.waits == CopyPlan::Waits::kBorder);
-  CHECK(dymem.choices[2] == CopyPlan::Choice{Fate::kOffload, 5});
-  CHECK(dymem.choices[1] == CopyPlan::Choice{Fate::kOffload, 5});
-  CHECK(dymem.choices[0] == CopyPlan::Choice{Fate::kOffload, 5});
+  const OffloadPlan dymem = dymem_plan(problem);
+  CHECK(dymem.waits == OffloadPlan::Waits::kBorder);
+  CHECK(dymem.choices[2] == OffloadPlan::Choice{Fate::kOffload, 5});
+  CHECK(dymem.choices[1] == OffloadPlan::Choice{Fate::kOffload, 5});
+  CHECK(dymem.choices[0] == OffloadPlan::Choice{Fate::kOffload, 5});
   CHECK(dymem.choices[3].fate == Fate::kKeep);
   const Machine machine = machine_of(1000);
   Timeline timeline(problem, machine);
@@ -360,7 +361,7 @@ TEST_CASE("The steps of a plan find each version where they read it, within the 
   int again = 0, back = 0;
   for (int round = 0; round < 300; ++round) {
     CAPTURE(round);
-    const CopyPlan plan = test::random_copy_plan(random, problem);
+    const OffloadPlan plan = test::random_offload_plan(random, problem);
     const Outcome outcome = timeline.play(plan);
     const graph::Schedule schedule = to_schedule(graph, problem, plan, outcome);
     // Which version each buffer holds, and whether it is on the device.
@@ -400,12 +401,12 @@ TEST_CASE("The steps of a plan find each version where they read it, within the 
         continue;
       }
       Held& one = held[step.buffer];
-      const bool in = step.kind == graph::ScheduleStep::Kind::kCopyIn;
+      const bool in = step.kind == graph::ScheduleStep::Kind::kReload;
       back += in;
       REQUIRE(one.here == !in);
       if (in) REQUIRE(one.host);
       one.here = in;
-      one.host = step.kind == graph::ScheduleStep::Kind::kCopyOut;
+      one.host = step.kind == graph::ScheduleStep::Kind::kOffload;
       live += in ? bytes_of(step.buffer) : 0;
       live -= in ? 0 : bytes_of(step.buffer);
     }
@@ -427,25 +428,25 @@ TEST_CASE("A cancelled or hurried search of copies has a plan", "[schedule][offl
   std::mt19937 random(kSeed);
   const Problem problem = test::random_copy_problem(random, 100);
   Machine machine = machine_of(200);
-  const CopyResult kept = plan_copies(problem, machine, by_budget(1, "keep"));
+  const OffloadResult kept = plan_offload(problem, machine, by_budget(1, "keep"));
   machine.budget = kept.kept_peak - (kept.kept_peak - kept.least_peak) * 8 / 10;
   for (int ms = 0; ms < 25; ms += 5) {
     CAPTURE(ms);
     std::atomic<bool> cancel{false};
-    CopyOptions options = by_budget(0);
+    OffloadOptions options = by_budget(0);
     options.time_limit_seconds = 60;
     options.cancel = &cancel;
     std::jthread canceller([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(ms));
       cancel = true;
     });
-    const CopyResult result = plan_copies(problem, machine, options);
+    const OffloadResult result = plan_offload(problem, machine, options);
     check_result(problem, machine, result);
     CHECK(result.seconds < 30);
   }
-  CopyOptions options = by_budget(0);
+  OffloadOptions options = by_budget(0);
   options.time_limit_seconds = 0;
-  const CopyResult result = plan_copies(problem, machine, options);
+  const OffloadResult result = plan_offload(problem, machine, options);
   CHECK(result.engine == "keep");
   check_result(problem, machine, result);
 }
@@ -455,17 +456,17 @@ TEST_CASE("Copies of an empty step, without a budget or by an unknown engine",
   Problem nothing;
   nothing.constant = 5;
   nothing.derive();
-  const CopyResult result = plan_copies(nothing, machine_of(1000, 4), by_budget(10));
+  const OffloadResult result = plan_offload(nothing, machine_of(1000, 4), by_budget(10));
   CHECK(result.outcome.device_peak == 5);
   CHECK(result.outcome.excess == 1);
   std::mt19937 random(1);
   const Problem problem = test::random_copy_problem(random, 5);
-  CHECK(plan_copies(problem, machine_of(1000), by_budget(100)).engine == "keep");
+  CHECK(plan_offload(problem, machine_of(1000), by_budget(100)).engine == "keep");
   use_papers();
   for (const std::string& engine : copy_engines())
     check_result(problem, machine_of(1000),
-                 plan_copies(problem, machine_of(1000), by_budget(100, engine)));
-  CHECK_THROWS_AS(plan_copies(problem, machine_of(1000), by_budget(100, "best")), Error);
+                 plan_offload(problem, machine_of(1000), by_budget(100, engine)));
+  CHECK_THROWS_AS(plan_offload(problem, machine_of(1000), by_budget(100, "best")), Error);
 }
 
 #ifdef BERTH_TEST_ZLIB
@@ -492,16 +493,16 @@ TEST_CASE("Published profiles keep, copy and recompute in the time that is known
     CAPTURE(row.name);
     const Problem problem = from_graph(kept_graph(row.name));
     Machine machine;  // 12 GB/s each way
-    CopyOptions options = by_budget(10'000, "keep");
+    OffloadOptions options = by_budget(10'000, "keep");
     options.least_bytes = Bytes{1} << 20;
     const auto play = [&](const char* engine) {
       options.engine = engine;
-      CopyResult result = plan_copies(problem, machine, options);
+      OffloadResult result = plan_offload(problem, machine, options);
       check_result(problem, machine, result);
       return result;
     };
     use_papers();
-    const CopyResult kept = play("keep"), vdnn = play("vdnn"), dymem = play("dymem");
+    const OffloadResult kept = play("keep"), vdnn = play("vdnn"), dymem = play("dymem");
     CHECK(kept.outcome.ns / 1000 == row.kept_us);
     CHECK(kept.outcome.device_peak - problem.constant == row.kept);
     CHECK(vdnn.outcome.ns / 1000 == row.vdnn_us);
@@ -511,13 +512,13 @@ TEST_CASE("Published profiles keep, copy and recompute in the time that is known
     for (const auto& [percent, most] : {std::pair{80, row.most_80}, std::pair{60, row.most_60}}) {
       CAPTURE(percent);
       machine.budget = problem.constant + row.kept / 100 * static_cast<Bytes>(percent);
-      const CopyResult both = play("auto");
+      const OffloadResult both = play("auto");
       REQUIRE(both.outcome.excess == 0);
       const double added =
           100 * (static_cast<double>(both.outcome.ns) / static_cast<double>(kept.outcome.ns) - 1);
       CHECK(added <= most);
       for (const char* engine : {"offload", "recompute"}) {
-        const CopyResult alone = play(engine);
+        const OffloadResult alone = play(engine);
         CHECK((alone.outcome.excess != 0 || both.outcome.ns <= alone.outcome.ns));
       }
     }

@@ -140,7 +140,7 @@ TEST_CASE("Schedules of random graphs fit with their residents away", "[schedule
     CHECK(verdict.peak <= budget);
     CHECK(verdict.ns >= before.ns);
     if (budget == before.peak) CHECK(verdict.ns == before.ns);
-    const Schedule back = without_resident_copies(graph, *found);
+    const Schedule back = without_resident_offloads(graph, *found);
     CHECK(back.steps == alone.steps);
   }
   CHECK(fitted > 100);

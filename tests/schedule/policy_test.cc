@@ -321,8 +321,8 @@ TEST_CASE("Engines are refused without what they need, and papers' names are syn
   CHECK(why_not("auto", false, false).empty());
   CHECK(why_not("chen", true, false).empty());
   CHECK(why_not("chen", false, false).find("none is given") != std::string::npos);
-  CHECK(why_not("copies", true, false).find("copy_rate") != std::string::npos);
-  CHECK(why_not("copies", true, true).empty());
+  CHECK(why_not("offload", true, false).find("copy_rate") != std::string::npos);
+  CHECK(why_not("offload", true, true).empty());
   CHECK(why_not("nobody", true, true).find("'nobody'") != std::string::npos);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/retention/model.h"
+#include "csrc/schedule/recomputation/model.h"
 
 #include <algorithm>
 #include <optional>

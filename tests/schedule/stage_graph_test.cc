@@ -1,6 +1,6 @@
 #include "csrc/schedule/order/from_graph.h"
-#include "csrc/schedule/retention/from_graph.h"
-#include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/recomputation/from_graph.h"
+#include "csrc/schedule/recomputation/recomputation.h"
 #include "tests/catch.h"
 #include "tests/schedule/two_parts.h"
 #include "tests/support/random_graph.h"
@@ -19,9 +19,9 @@ TEST_CASE("What is planned in stages is what the referee replays", "[stage_graph
     if (random() % 3 != 0) test::split(graph, random);
     const StageGraph stages = stage_graph(graph, {}, kMaxBytes);
     const auto model = StageModel::make(stages.problem);
-    const Retention plan =
+    const Recomputation plan =
         k % 4 == 0 ? keep_everything(stages.problem) : test::any_plan(stages.problem, random);
-    const RetentionCost cost = evaluate(*model, plan);
+    const RecomputationCost cost = evaluate(*model, plan);
     REQUIRE((k % 4 != 0 || cost.cost < StageProblem::kNever));
     if (cost.cost >= StageProblem::kNever) continue;  // it would run what must not run again
     const graph::Schedule schedule = to_schedule(graph, stages, plan);

@@ -1,7 +1,7 @@
 #include "csrc/schedule/offload/timeline.h"
 
 #include "tests/catch.h"
-#include "tests/schedule/random_copies.h"
+#include "tests/schedule/random_offloads.h"
 
 #include <berth/error.h>
 
@@ -42,8 +42,8 @@ Machine machine_of(Bytes budget = 0, std::uint64_t loaded = 1000) {
   return {.out = {1000, loaded}, .in = {1000, loaded}, .budget = budget};
 }
 
-CopyPlan plan_of(const Problem& problem, std::vector<CopyPlan::Choice> choices) {
-  CopyPlan plan = keep_all(problem);
+OffloadPlan plan_of(const Problem& problem, std::vector<OffloadPlan::Choice> choices) {
+  OffloadPlan plan = keep_all(problem);
   std::copy(choices.begin(), choices.end(), plan.choices.begin());
   return plan;
 }
@@ -65,7 +65,7 @@ TEST_CASE("Copies of a residual block end behind compute that does not wait for 
   // 1x1 convolution, 3x3 convolution, join; one backward operator reads both inputs.
   const Problem problem = problem_of(
       {25, 76, 3, 1, 1}, 3, {value_of(66, kNobody, {0, 4}), value_of(68, kNobody, {1, 4})});
-  CopyPlan plan = plan_of(problem, {{Fate::kOffload, 3}, {Fate::kOffload, 3}});
+  OffloadPlan plan = plan_of(problem, {{Fate::kOffload, 3}, {Fate::kOffload, 3}});
   const Machine machine = machine_of();
   Timeline timeline(problem, machine);
   timeline.play(plan);
@@ -74,13 +74,13 @@ TEST_CASE("Copies of a residual block end behind compute that does not wait for 
   CHECK(ms_of(report.out[0]) == Span{0, 66});
   CHECK(ms_of(report.out[1]) == Span{66, 134});
 
-  plan.waits = CopyPlan::Waits::kEachOperator;
+  plan.waits = OffloadPlan::Waits::kEachOperator;
   timeline.play(plan);
   report = timeline.report();
   CHECK(report.runs[2].end == (66 + 76 + 3) * kMs);
   CHECK(ms_of(report.out[1]) == Span{66, 134});
 
-  plan.waits = CopyPlan::Waits::kBorder;
+  plan.waits = OffloadPlan::Waits::kBorder;
   timeline.play(plan);
   report = timeline.report();
   CHECK(report.runs[2].end == (25 + 76 + 3) * kMs);
@@ -146,7 +146,7 @@ TEST_CASE("A reload does not take bytes that are still copied out", "[schedule][
   // Value 0 goes first and comes back into the bytes of value 1, whose copy takes until 60.
   const Problem problem = problem_of(
       {10, 10, 10, 1, 1}, 2, {value_of(20, kNobody, {0, 3}), value_of(40, kNobody, {1, 4})});
-  const CopyPlan plan = plan_of(problem, {{Fate::kOffload, 2}, {Fate::kOffload, 3}});
+  const OffloadPlan plan = plan_of(problem, {{Fate::kOffload, 2}, {Fate::kOffload, 3}});
   const Machine machine = machine_of(60);
   Timeline timeline(problem, machine);
   const Outcome outcome = timeline.play(plan);
@@ -170,7 +170,7 @@ TEST_CASE("A reload does not take bytes that are still copied out", "[schedule][
 TEST_CASE("A budget blocks an operator until one copy ends", "[schedule][timeline]") {
   const Problem problem =
       problem_of({10, 10, 10, 10}, 2, {value_of(30, kNobody, {0, 3}), value_of(25, 1, {2})});
-  const CopyPlan plan = plan_of(problem, {{Fate::kOffload, 2}});
+  const OffloadPlan plan = plan_of(problem, {{Fate::kOffload, 2}});
   const Machine wide = machine_of(55), narrow = machine_of(54);
   Timeline timeline(problem, wide);
   timeline.play(plan);
@@ -219,7 +219,7 @@ TEST_CASE("A copy that runs is timed again when the other engine begins and ends
   // Value 0 comes back from 20 on, value 1 goes out from 20 to 40 alone. Half the rate for both.
   const Problem problem =
       problem_of({10, 10, 5, 100}, 2, {value_of(10, kNobody, {0, 3}), value_of(20, 1, {3})});
-  const CopyPlan plan = plan_of(problem, {{Fate::kOffload, 2}, {Fate::kOffload, 2}});
+  const OffloadPlan plan = plan_of(problem, {{Fate::kOffload, 2}, {Fate::kOffload, 2}});
   {
     const Machine machine = machine_of();
     Timeline timeline(problem, machine);
@@ -270,7 +270,7 @@ TEST_CASE("A timeline is what its rules say, by definition", "[schedule][timelin
   for (int round = 0; round < 2000; ++round) {
     CAPTURE(round);
     const Problem problem = test::random_copy_problem(random, 1 + random() % 7);
-    const CopyPlan plan = test::random_copy_plan(random, problem);
+    const OffloadPlan plan = test::random_offload_plan(random, problem);
     Machine machine{.out = {1'000'000'000, 1'000'000'000}, .in = {500'000'000, 500'000'000}};
     Timeline free(problem, machine);
     const Bytes peak = free.play(plan).device_peak;
@@ -295,7 +295,7 @@ TEST_CASE("A timeline is what its rules say, by definition", "[schedule][timelin
         awaited |= report.in[v]->end == run.start;
       }
       for (const auto& out : report.out) awaited |= out && out->end == run.start;
-      if (plan.waits == CopyPlan::Waits::kEachOperator)
+      if (plan.waits == OffloadPlan::Waits::kEachOperator)
         for (const auto& in : report.in) awaited |= in && in->end == run.start;
       REQUIRE(awaited);
       waited_for_room += run.cause == RunTime::Cause::kRoom;
@@ -312,7 +312,7 @@ TEST_CASE("A timeline is what its rules say, by definition", "[schedule][timelin
         else if (fate == Fate::kOffload && birth <= k && report.out[v]->end > run.start)
           live += value.bytes;
         const Index second = fate == Fate::kOffload ? execution.run_of[plan.choices[v].trigger]
-                                                    : execution.made_again[v];
+                                                    : execution.recomputed_at[v];
         if (twice && second <= k && k <= execution.last_use[v]) live += value.bytes;
         if (run.again && value.maker == run.op && fate != Fate::kRecompute) live += value.bytes;
       }
@@ -375,7 +375,7 @@ TEST_CASE("What is no copy problem, plan or machine is refused by name", "[sched
     }
     return "accepted";
   };
-  const auto play = [&](std::vector<CopyPlan::Choice> choices) {
+  const auto play = [&](std::vector<OffloadPlan::Choice> choices) {
     return text_of([&] { Timeline(good, machine).play(plan_of(good, std::move(choices))); });
   };
   CHECK(play({{Fate::kOffload, 0}}) == "accepted");

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/graph/graph.h"
-#include "csrc/schedule/retention/model.h"
+#include "csrc/schedule/recomputation/model.h"
 
 #include <random>
 #include <string>
@@ -22,8 +22,9 @@ inline void split(graph::Graph& graph, std::mt19937& random) {
 }
 
 // A plan with rows that are as good as any.
-inline schedule::Retention any_plan(const schedule::StageProblem& problem, std::mt19937& random) {
-  schedule::Retention plan = keep_everything(problem);
+inline schedule::Recomputation any_plan(const schedule::StageProblem& problem,
+                                        std::mt19937& random) {
+  schedule::Recomputation plan = keep_everything(problem);
   for (std::size_t row = 1; row < problem.stages.size(); ++row)
     for (schedule::StageValue value = 0; value < problem.values.size(); ++value)
       if (problem.values[value].keepable && random() % 4 == 0) plan.kept.flip(row, value);

@@ -3,8 +3,8 @@
 #include "csrc/graph/hash.h"
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/greedy.h"
-#include "csrc/schedule/retention/from_schedule.h"
-#include "csrc/schedule/retention/retention.h"
+#include "csrc/schedule/recomputation/from_schedule.h"
+#include "csrc/schedule/recomputation/recomputation.h"
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_schedule.h"
@@ -53,7 +53,7 @@ TEST_CASE("In whatever order the runs of a schedule come, the referee allows the
   REQUIRE(smaller > 10);
 }
 
-TEST_CASE("A plan of what to keep is found again in its schedule", "[joint][retention]") {
+TEST_CASE("A plan of what to keep is found again in its schedule", "[joint][recomputation]") {
   const auto seed = GENERATE(range(1U, 7U));
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -64,24 +64,24 @@ TEST_CASE("A plan of what to keep is found again in its schedule", "[joint][rete
     for (std::size_t p = graph.operators.size() / 2; p < graph.operators.size(); ++p)
       graph.operators[graph.order.empty() ? p : graph.order[p]].phase = graph::Phase::kBackward;
     const StageGraph all = stage_graph(graph, {}, Bytes{1} << 30);
-    RetentionOptions options;
+    RecomputationOptions options;
     options.iteration_budget = 300;
     options.time_limit_seconds = 60;
-    const RetentionResult found = plan_retention(all.problem, options);
+    const RecomputationResult found = plan_recomputation(all.problem, options);
     REQUIRE(found.plan);
     for (Bytes more = 0; more < 8; ++more) {
       CAPTURE(more);
       const StageGraph stages =
           stage_graph(graph, {}, static_cast<Bytes>(found.least_budget) + more);
-      const RetentionResult tight = plan_retention(stages.problem, options);
+      const RecomputationResult tight = plan_recomputation(stages.problem, options);
       if (!tight.plan) continue;
       const graph::Schedule schedule = to_schedule(graph, stages, *tight.plan);
       const graph::Verdict verdict = graph::replay(graph, schedule);
       REQUIRE(verdict.violation == "");
       recomputed += verdict.recomputed != 0 ? 1 : 0;
-      const Retention again = retention_of(graph, stages, schedule);
+      const Recomputation again = recomputation_of(graph, stages, schedule);
       const auto model = StageModel::make(stages.problem);
-      const RetentionCost cost = evaluate(*model, again);
+      const RecomputationCost cost = evaluate(*model, again);
       REQUIRE(cost.cost <= tight.cost);
       REQUIRE(cost.peak <= tight.peak);
     }
@@ -108,10 +108,10 @@ TEST_CASE("What is run again behind the last stage keeps nothing", "[unrolled]")
     if (step.kind == graph::ScheduleStep::Kind::kRun) last = step;
   schedule.steps.push_back(last);
   const StageGraph stages = stage_graph(graph, {}, 64);
-  RetentionOptions options;
-  options.given = retention_of(graph, stages, schedule);
+  RecomputationOptions options;
+  options.given = recomputation_of(graph, stages, schedule);
   options.iteration_budget = 10;
-  REQUIRE(plan_retention(stages.problem, options).plan);
+  REQUIRE(plan_recomputation(stages.problem, options).plan);
 }
 
 }  // namespace berth::schedule

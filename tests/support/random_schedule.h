@@ -44,7 +44,7 @@ class RandomSchedule {
     }
     for (BufferId buffer = 0; buffer < begin.size(); ++buffer)
       if (is_resident(schedule_.buffers[buffer].storage) && places_[buffer] != begin[buffer])
-        add_step(begin[buffer] == Place::kHost ? Kind::kCopyOut : Kind::kCopyIn, buffer);
+        add_step(begin[buffer] == Place::kHost ? Kind::kOffload : Kind::kReload, buffer);
     schedule_.graph_hash = hash_of(graph_);
     if (placed) place();
     return std::move(schedule_);
@@ -84,7 +84,7 @@ class RandomSchedule {
   bool get(graph::ValueId value, int depth) {
     if (find(value, Place::kDevice)) return true;
     if (const auto away = find(value, Place::kHost)) {
-      add_step(Kind::kCopyIn, *away);
+      add_step(Kind::kReload, *away);
       places_[*away] = Place::kDevice;
       return true;
     }
@@ -150,13 +150,13 @@ class RandomSchedule {
       if (places_[buffer] != Place::kDevice) continue;
       if (is_resident(schedule_.buffers[buffer].storage)) {
         if (!copies_ || !chance(0.2)) continue;
-        add_step(Kind::kCopyOut, buffer);
+        add_step(Kind::kOffload, buffer);
         places_[buffer] = Place::kHost;
         continue;
       }
       const bool needed = reads_left_[holds_[buffer]] > 0;
       if (needed && copies_ && chance(0.2)) {
-        add_step(Kind::kCopyOut, buffer);
+        add_step(Kind::kOffload, buffer);
         places_[buffer] = Place::kHost;
       } else if (chance(needed ? 0.08 : 0.7)) {
         add_step(Kind::kDrop, buffer);
@@ -199,11 +199,11 @@ class RandomSchedule {
     for (BufferId buffer = 0; buffer < schedule_.buffers.size(); ++buffer)
       if (storage_of(buffer).kind == graph::StorageClass::kInput) bear(buffer);
     for (graph::ScheduleStep& step : schedule_.steps) {
-      if (step.kind == Kind::kDrop || step.kind == Kind::kCopyOut) device.there.erase(step.buffer);
+      if (step.kind == Kind::kDrop || step.kind == Kind::kOffload) device.there.erase(step.buffer);
       if (step.kind != Kind::kRun && is_resident(schedule_.buffers[step.buffer].storage)) continue;
-      if (step.kind == Kind::kCopyOut && chance(0.8))
+      if (step.kind == Kind::kOffload && chance(0.8))
         step.host_offset = host.take(step.buffer, storage_of(step.buffer).bytes);
-      if (step.kind == Kind::kCopyIn) {
+      if (step.kind == Kind::kReload) {
         host.there.erase(step.buffer);
         bear(step.buffer);
       }

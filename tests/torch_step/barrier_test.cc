@@ -419,7 +419,7 @@ TEST_CASE("Bytes that the body has got are not copied away from it", "[step][bar
           return early + all;
         };
       },
-      {.engine = "copies", .memory_share = 0.7, .copy_rate = 1'000'000'000'000});
+      {.engine = "offload", .memory_share = 0.7, .copy_rate = 1'000'000'000'000});
   REQUIRE(stats.scheduled > 2);
   REQUIRE(stats.offloaded_bytes > 0);
 }

@@ -133,7 +133,7 @@ TEST_CASE("What a step takes is what its program says, to the byte", "[step][mem
             berth::torch::StepProgramOptions{},
             berth::torch::StepProgramOptions{.memory_share = 0.9},
             berth::torch::StepProgramOptions{
-                .engine = "copies", .memory_share = 0.9, .copy_rate = 1'000'000'000'000}}) {
+                .engine = "offload", .memory_share = 0.9, .copy_rate = 1'000'000'000'000}}) {
         torch::manual_seed(7);
         torch::set_num_threads(1);
         const Subject one = subject.make();
@@ -462,6 +462,6 @@ TEST_CASE("Budgets out of range, or more than one, are refused in words", "[step
                       Catch::Contains("2 budgets are given"));
   REQUIRE_THROWS_WITH(made({.engine = "best"}), Catch::Contains("engine is 'best'; one of auto"));
   REQUIRE_THROWS_WITH(made({.engine = "dymem", .memory_share = 0.5}),
-                      Catch::Contains("dymem copies to the host: copy_rate is to say how fast"));
+                      Catch::Contains("dymem offloads to the host: copy_rate is not given"));
   REQUIRE_THROWS_WITH(made({.engine = "chen"}), Catch::Contains("none is given"));
 }

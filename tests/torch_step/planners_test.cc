@@ -30,7 +30,7 @@ using torch::Tensor;
 
 TEST_CASE("Whoever plans a step, its bits are those of the step as written", "[step]") {
   const Outcome plain = train(make_deep, false);
-  for (const char* engine : {"release", "order", "retain", "chen", "knapsack", "monet"}) {
+  for (const char* engine : {"release", "order", "recompute", "chen", "knapsack", "monet"}) {
     const bool again = std::string(engine) != "release" && std::string(engine) != "order";
     const Outcome planned =
         train(make_deep, true, kSteps, {.engine = engine, .memory_share = again ? 0.85 : 0});
@@ -60,7 +60,7 @@ TEST_CASE("What is copied to the host comes back to the bit, wherever the step g
           "[step][copies]") {
   const Outcome plain = train(make_wide, false), free = train(make_wide, true);
   const std::uint64_t activations = free.stats.predicted_peak - free.stats.resident;
-  for (const char* engine : {"copies", "auto", "vdnn", "dymem"}) {
+  for (const char* engine : {"offload", "auto", "vdnn", "dymem"}) {
     // The last two move what their rules say, whatever the budget.
     const bool by_rule = std::string(engine) == "vdnn" || std::string(engine) == "dymem";
     const std::uint64_t budget =
@@ -103,7 +103,7 @@ TEST_CASE("What is copied to the host comes back to the bit, wherever the step g
     const Outcome other = train(make, false);
     const Outcome copied =
         train(make, true, kSteps,
-              {.engine = "copies", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
+              {.engine = "offload", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
     CAPTURE(at, copied.stats.last_divergence, copied.stats.budget_not_met);
     REQUIRE(copied.stats.offloaded_bytes > 0);
     REQUIRE(copied.stats.diverged >= 1);
@@ -135,7 +135,7 @@ TEST_CASE("What comes from outside stays where it is, and is resident only where
   const Outcome free = train(make, true, kSteps, {.engine = "release"});
   const Outcome copied =
       train(make, true, kSteps,
-            {.engine = "copies", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
+            {.engine = "offload", .memory_share = 0.6, .copy_rate = 1'000'000'000'000});
   CAPTURE(copied.stats.last_divergence, copied.stats.budget_not_met);
   REQUIRE(copied.stats.scheduled >= kSteps - 4);
   REQUIRE(copied.stats.offloaded_bytes > 0);

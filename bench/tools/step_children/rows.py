@@ -10,7 +10,7 @@ class Row:
     label: str
     engine: str = ""
     share: float = 0
-    copies: bool = False
+    offload: bool = False
     more_time: float = 0
 
 
@@ -34,5 +34,5 @@ def every_row():
         for engine in ("checkmate", "monet", "berth")
         for share in SHARES
     ]
-    found += [Row(f"{engine} with copies, 60 %", engine, 0.6, copies=True) for engine in ("vdnn", "dymem", "berth")]
+    found += [Row(f"{engine} with offload, 60 %", engine, 0.6, offload=True) for engine in ("vdnn", "dymem", "berth")]
     return [*found, Row("berth, least in 1.5 x", "berth", more_time=0.5)]

@@ -108,7 +108,7 @@ def program_of(row):
     budget = resident + int(row.share * activations) if row.share else 0
     if row.share and name in rows.HARD:
         budget = f"{row.share:.0%}"  # of each program of its own
-    return berth.StepProgram(budget, engine=row.engine, copy_rate=rate if row.copies else 0, plan_wait=1e9)
+    return berth.StepProgram(budget, engine=row.engine, copy_rate=rate if row.offload else 0, plan_wait=1e9)
 
 
 eager, again = settled(Run("eager")), settled(Run("checkpoint", again=True))

@@ -97,8 +97,8 @@ void ScheduleSummary::walk() {
         one.ns += op.alternatives[step.alternative].ns;
       }
     } else {
-      alive[step.buffer] = step.kind == Kind::kCopyIn;
-      if (step.kind == Kind::kCopyOut) {
+      alive[step.buffer] = step.kind == Kind::kReload;
+      if (step.kind == Kind::kOffload) {
         Copied& one = copied[step.buffer];
         one.buffer = step.buffer;
         one.bytes += storage_of(step.buffer).bytes;
@@ -127,8 +127,8 @@ Json ScheduleSummary::to_json() const {
   Json json = {{"operators_run", count_of(schedule_, Kind::kRun)},
                {"buffers", schedule_.buffers.size()},
                {"drops", count_of(schedule_, Kind::kDrop)},
-               {"offloads", count_of(schedule_, Kind::kCopyOut)},
-               {"reloads", count_of(schedule_, Kind::kCopyIn)},
+               {"offloads", count_of(schedule_, Kind::kOffload)},
+               {"reloads", count_of(schedule_, Kind::kReload)},
                {"arena_bytes", schedule_.arena_bytes},
                {"host_arena_bytes", schedule_.host_bytes},
                {"budget_bytes", schedule_.budget},

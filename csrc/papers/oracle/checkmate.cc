@@ -1,7 +1,7 @@
 #include "csrc/core/check.h"
 #include "csrc/papers/checkmate_engine.h"
 #include "csrc/place/oracle/integer_program.h"
-#include "csrc/schedule/retention/made_once.h"
+#include "csrc/schedule/recomputation/made_once.h"
 
 #include <berth/schedule_ilp.h>
 
@@ -58,8 +58,8 @@ class Relaxation {
     return program;
   }
 
-  [[nodiscard]] Retention round(std::span<const double> solution) const {
-    Retention plan(problem_);
+  [[nodiscard]] Recomputation round(std::span<const double> solution) const {
+    Recomputation plan(problem_);
     std::vector<bool> after(values_, false);
     for (std::size_t b = blocks_.size(); b-- > 0;) {
       std::vector<bool> before(values_, false);
@@ -279,7 +279,7 @@ class Relaxation {
 };
 
 CheckmateResult checkmate_plans(const StageProblem& problem, const CheckmateOptions& options,
-                                const std::function<void(const Retention&)>& visit) {
+                                const std::function<void(const Recomputation&)>& visit) {
   BERTH_CHECK(!place::unavailable_solver(), kUsage, "{}", *place::unavailable_solver());
   BERTH_CHECK(problem.rules == StageRules::kExact, kUsage,
               "Checkmate's program is made of a problem by the rules kExact alone");

@@ -28,7 +28,7 @@ Addresses place_flattened(const graph::Graph& graph, graph::Schedule& schedule,
            (options.cancel != nullptr && *options.cancel);
   };
   const bool copies = std::ranges::any_of(schedule.steps, [](const graph::ScheduleStep& step) {
-    return step.kind == graph::ScheduleStep::Kind::kCopyOut;
+    return step.kind == graph::ScheduleStep::Kind::kOffload;
   });
   if (done() || copies) return best;
   how.time_limit_seconds /= kTargets.size();

@@ -1,6 +1,6 @@
 #include "csrc/schedule/joint/host_room.h"
 
-#include "csrc/schedule/retention/model.h"
+#include "csrc/schedule/recomputation/model.h"
 
 #include <algorithm>
 #include <vector>

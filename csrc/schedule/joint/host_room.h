@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/core/bytes.h"
-#include "csrc/schedule/retention/problem.h"
+#include "csrc/schedule/recomputation/problem.h"
 
 #include <berth/referee.h>
 

@@ -44,11 +44,11 @@ class LifetimeWalk {
           begin(buffers_[step.buffer].ready);
           die(buffers_[step.buffer].lifetime);
           break;
-        case ScheduleStep::Kind::kCopyOut:
+        case ScheduleStep::Kind::kOffload:
           begin(now_);
           copy_out(step.buffer);
           break;
-        case ScheduleStep::Kind::kCopyIn:
+        case ScheduleStep::Kind::kReload:
           begin(now_);
           copy_in(step.buffer);
           break;

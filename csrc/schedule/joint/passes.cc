@@ -205,7 +205,7 @@ class Passes {
       } else {
         const BufferId local = step.buffer;
         if (step.kind == Kind::kDrop && kept[local]) continue;
-        there[local] = step.kind == Kind::kCopyIn;
+        there[local] = step.kind == Kind::kReload;
         step.buffer = buffers[local];
       }
       result_.steps.push_back(std::move(step));

@@ -20,13 +20,13 @@
 #include "csrc/schedule/order/from_graph.h"
 #include "csrc/schedule/order/order.h"
 #include "csrc/schedule/order/postpone.h"
-#include "csrc/schedule/retention/cheapest.h"
-#include "csrc/schedule/retention/from_graph.h"
-#include "csrc/schedule/retention/from_schedule.h"
-#include "csrc/schedule/retention/knapsack.h"
-#include "csrc/schedule/retention/named_rules.h"
-#include "csrc/schedule/retention/retention.h"
-#include "csrc/schedule/retention/saved_sets.h"
+#include "csrc/schedule/recomputation/cheapest.h"
+#include "csrc/schedule/recomputation/from_graph.h"
+#include "csrc/schedule/recomputation/from_schedule.h"
+#include "csrc/schedule/recomputation/knapsack.h"
+#include "csrc/schedule/recomputation/named_rules.h"
+#include "csrc/schedule/recomputation/recomputation.h"
+#include "csrc/schedule/recomputation/saved_sets.h"
 #include "csrc/schedule/stopwatch.h"
 
 #include <berth/schedule.h>
@@ -43,9 +43,10 @@ using Operators = std::vector<graph::OperatorId>;
 // Of what a search begins with: shares that the knapsack tries, and of the time.
 constexpr std::size_t kStartShares = 100;
 constexpr double kStartShare = 0.1;
-// Shares of the time that is left: of the look for an order; of that for a bound; of copies alone
+// Shares of the time that is left: of the look for an order; of that for a bound; of offload alone
 // and of what to keep, where both come together later; of what to keep in the first orders.
-constexpr double kOrdering = 0.15, kBounding = 0.05, kCopying = 0.5, kRetaining = 0.4, kFirst = 0.8;
+constexpr double kOrdering = 0.15, kBounding = 0.05, kOffloading = 0.5, kRecomputing = 0.4,
+                 kFirst = 0.8;
 constexpr double kFromAbove = 0.3;  // of what a search takes that begins with a schedule too large
 // How far behind the least border a search begins, of the backward part that is left.
 constexpr std::array kBehind = {0.3, 0.6, 0.1};
@@ -55,7 +56,7 @@ constexpr int kHostRooms = 4;  // sizes of what is thought to lie on the host
 
 const std::vector<std::string>& own_engines() {
   static const auto& kEngines =
-      *new const std::vector<std::string>{"auto", "order", "retain", "copies"};
+      *new const std::vector<std::string>{"auto", "order", "recompute", "offload"};
   return kEngines;
 }
 
@@ -63,8 +64,8 @@ bool contains(const std::vector<std::string>& engines, const std::string& engine
   return std::find(engines.begin(), engines.end(), engine) != engines.end();
 }
 
-std::optional<NamedRetentionRule> retention_rule(const std::string& name) {
-  for (const NamedRetentionRule& rule : retention_rules())
+std::optional<NamedRecomputationRule> recomputation_rule(const std::string& name) {
+  for (const NamedRecomputationRule& rule : recomputation_rules())
     if (rule.name == name) return rule;
   return std::nullopt;
 }
@@ -84,14 +85,14 @@ class JointPlanning {
       result_.why_not =
           fmt::format("{} needs {} {}, the budget is {}: {} are missing", result_.largest,
                       format_bytes(result_.least_budget),
-                      held_ ? "with what later ones take and cannot be made again" : "alone",
+                      held_ ? "with what later ones take and no schedule recomputes" : "alone",
                       format_bytes(options_.budget), format_bytes(result_.missing_bytes));
       return finish();
     }
     for (const graph::Schedule& given : options_.given) {
       offer(given, given.engine);
       if (!result_.schedule && (!above_ || given.peak < above_->peak))
-        above_ = offload::without_resident_copies(graph_, given);
+        above_ = offload::without_resident_offloads(graph_, given);
     }
     if (!contains(own_engines(), options_.engine)) {
       follow();
@@ -99,10 +100,10 @@ class JointPlanning {
     }
     find_orders();
     if (!done()) raise_bound();
-    const bool copies = options_.rates && wants("copies");
-    if (copies && !done()) copy();
-    if (wants("retain") && !done()) retain(copies ? kRetaining : 1);
-    if (copies && wants("retain") && !done()) retain_and_copy();
+    const bool offloads = options_.rates && wants("offload");
+    if (offloads && !done()) offload_values();
+    if (wants("recompute") && !done()) recompute(offloads ? kRecomputing : 1);
+    if (offloads && wants("recompute") && !done()) recompute_and_offload();
     // The step as recorded needs no time, and there was none left.
     if (!result_.schedule && result_.base_peak <= options_.budget) offer(kept(first_), "order");
     if (!result_.schedule)
@@ -127,15 +128,15 @@ class JointPlanning {
     const StageGraph stages = stage_graph(graph_, first_, options_.budget);
     if (options_.engine == "release") {
       offer(to_schedule(graph_, stages, keep_everything(stages.problem)), options_.engine);
-    } else if (const auto rule = retention_rule(options_.engine)) {
-      const std::optional<Retention> plan =
+    } else if (const auto rule = recomputation_rule(options_.engine)) {
+      const std::optional<Recomputation> plan =
           rule->plan(rule->name, graph_, stages, options_, [this] { return watch_.stopped(); });
       if (plan) offer(to_schedule(graph_, stages, *plan), options_.engine);
     } else {
       BERTH_CHECK(options_.rates, kUsage,
-                  "the engine {} copies to the host: it wants the rates of copies",
+                  "the engine {} offloads to the host: it needs the rates of copies",
                   options_.engine);
-      copy(kept(first_), 1, options_.engine);
+      offload_values(kept(first_), 1, options_.engine);
     }
     if (!result_.schedule)
       result_.why_not =
@@ -169,7 +170,7 @@ class JointPlanning {
     BERTH_CHECK(verdict.violation.empty(), kUsage, "a schedule by '{}' is not legal: {}", engine,
                 verdict.violation);
     if (verdict.peak > options_.budget) {
-      // It fits all the same where operators that wait for copies out make it.
+      // It fits all the same where operators that wait for offloads make it.
       graph::Schedule waiting = schedule;
       waiting.budget = options_.budget;
       verdict = graph::replay(graph_, waiting, rates);
@@ -227,7 +228,7 @@ class JointPlanning {
       if (!done()) offer(kept(one), "order");
       one = postpone_changes(problem_, one);
     }
-    retained_order_ = orders_.front();
+    recomputed_order_ = orders_.front();
   }
 
   // Nothing recomputed: alternatives follow by what there is room for.
@@ -248,46 +249,46 @@ class JointPlanning {
   }
 
   // What to keep in an order, from a schedule where there is one. `part`: see stages_of().
-  void retain(const Operators& order, double part, const graph::Schedule* start, double share) {
+  void recompute(const Operators& order, double part, const graph::Schedule* start, double share) {
     const StageGraph stages = stages_of(order, part);
-    std::optional<Retention> given =
-        start != nullptr ? retention_of(graph_, stages, *start) : started(stages, share);
-    auto how = searching<RetentionOptions>(share);
+    std::optional<Recomputation> given =
+        start != nullptr ? recomputation_of(graph_, stages, *start) : started(stages, share);
+    auto how = searching<RecomputationOptions>(share);
     how.given = std::move(given);
-    const RetentionResult found = search(stages, how);
-    if (found.plan) take(to_schedule(graph_, stages, *found.plan), "retain");
+    const RecomputationResult found = search(stages, how);
+    if (found.plan) take(to_schedule(graph_, stages, *found.plan), "recompute");
   }
 
-  RetentionResult search(const StageGraph& stages, const RetentionOptions& how) {
-    RetentionResult found = plan_retention(stages.problem, how);
+  RecomputationResult search(const StageGraph& stages, const RecomputationOptions& how) {
+    RecomputationResult found = plan_recomputation(stages.problem, how);
     cut_short_ |= found.seconds > how.time_limit_seconds;
     return found;
   }
 
-  // What recomputes and copies nothing.
+  // What recomputes and offloads nothing.
   void take(graph::Schedule schedule, const char* engine) {
     const graph::Verdict verdict = graph::replay(graph_, schedule);
-    if (verdict.peak > options_.budget || (retained_ && verdict.ns > retained_ns_)) return;
-    retained_ns_ = verdict.ns;
-    retained_ = std::move(schedule);
-    offer(*retained_, engine);
+    if (verdict.peak > options_.budget || (recomputed_ && verdict.ns > recomputed_ns_)) return;
+    recomputed_ns_ = verdict.ns;
+    recomputed_ = std::move(schedule);
+    offer(*recomputed_, engine);
   }
 
   // Down to the budget from what the order needs at once: what fits one budget is where the search
   // for the next begins, ever closer to it.
   template <class Left>
-  void retain_from_above(const Left& left) {
+  void recompute_from_above(const Left& left) {
     const Bytes most = std::max(*result_.order_peak, options_.budget);
-    std::optional<Retention> start;
+    std::optional<Recomputation> start;
     for (int k = 1; k <= kBudgets && !done(); ++k) {
       const Bytes above = k == kBudgets ? 0 : (most - options_.budget) >> k;
       const StageGraph stages = stage_graph(graph_, orders_.front(), options_.budget + above);
-      auto how = searching<RetentionOptions>(left() * kFirst / (kBudgets - k + 1));
+      auto how = searching<RecomputationOptions>(left() * kFirst / (kBudgets - k + 1));
       how.given = std::move(start);
       start = how.given;
-      RetentionResult found = search(stages, how);
+      RecomputationResult found = search(stages, how);
       if (!found.plan) continue;
-      if (k == kBudgets) take(to_schedule(graph_, stages, *found.plan), "retain");
+      if (k == kBudgets) take(to_schedule(graph_, stages, *found.plan), "recompute");
       start = std::move(found.plan);
     }
   }
@@ -321,11 +322,11 @@ class JointPlanning {
 
   // First in each order; then in rounds: the best is ordered again, with all that it recomputes
   // free to move, and what to keep is searched for in the order that comes out.
-  void retain(double share) {
+  void recompute(double share) {
     if (above_ && !result_.schedule) {
       const Unrolled unrolled = unroll(graph_, *above_);
-      retain(postpone_changes(problem_, first_runs(unrolled, unrolled.graph.order)), retained_part_,
-             &*above_, share * kFromAbove);
+      recompute(postpone_changes(problem_, first_runs(unrolled, unrolled.graph.order)),
+                recomputed_part_, &*above_, share * kFromAbove);
     }
     const double until = watch_.seconds() + share * watch_.left();
     const auto left = [&] {
@@ -333,35 +334,35 @@ class JointPlanning {
       return std::max(0.0, until - watch_.seconds()) / std::max(watch_.left(), 1e-9);
     };
     for (std::size_t k = 0; k < orders_.size() && !done(); ++k)
-      retain_first(orders_[k], kBehind.front(),
-                   left() * kFirst / static_cast<double>(orders_.size() - k));
-    retain_behind(left);
-    if (!result_.schedule && !done()) retain_from_above(left);
-    for (int round = 0; round < kRounds && retained_ && !done(); ++round) {
-      const std::uint64_t before = retained_ns_;
+      recompute_first(orders_[k], kBehind.front(),
+                      left() * kFirst / static_cast<double>(orders_.size() - k));
+    recompute_behind(left);
+    if (!result_.schedule && !done()) recompute_from_above(left);
+    for (int round = 0; round < kRounds && recomputed_ && !done(); ++round) {
+      const std::uint64_t before = recomputed_ns_;
       Reordered again =
-          reorder(graph_, *retained_, options_.budget, searching<OrderOptions>(left() * kOrdering),
-                  [this] { return watch_.stopped(); });
+          reorder(graph_, *recomputed_, options_.budget,
+                  searching<OrderOptions>(left() * kOrdering), [this] { return watch_.stopped(); });
       take(std::move(again.schedule), "reorder");
-      retained_order_ = postpone_changes(problem_, again.first_runs);
-      const graph::Schedule start = *retained_;
-      retain(retained_order_, retained_part_, &start, left() / (kRounds - round));
-      if (retained_ns_ >= before) break;
+      recomputed_order_ = postpone_changes(problem_, again.first_runs);
+      const graph::Schedule start = *recomputed_;
+      recompute(recomputed_order_, recomputed_part_, &start, left() / (kRounds - round));
+      if (recomputed_ns_ >= before) break;
     }
   }
 
   // From nothing; keeps in mind what was best.
-  void retain_first(const Operators& order, double part, double share) {
-    const std::uint64_t before = retained_ ? retained_ns_ : ~std::uint64_t{0};
-    retain(order, part, nullptr, share);
-    if (!retained_ || retained_ns_ >= before) return;
-    retained_order_ = order;
-    retained_part_ = part;
+  void recompute_first(const Operators& order, double part, double share) {
+    const std::uint64_t before = recomputed_ ? recomputed_ns_ : ~std::uint64_t{0};
+    recompute(order, part, nullptr, share);
+    if (!recomputed_ || recomputed_ns_ >= before) return;
+    recomputed_order_ = order;
+    recomputed_part_ = part;
   }
 
   // With other borders, in orders that do not do with the usual one.
   template <class Left>
-  void retain_behind(const Left& left) {
+  void recompute_behind(const Left& left) {
     std::vector<const Operators*> behind;
     for (const Operators& order : orders_)
       if (!done() && !have_room(stage_graph(graph_, order, options_.budget)))
@@ -369,17 +370,19 @@ class JointPlanning {
     std::size_t tries = behind.size() * (kBehind.size() - 1);
     for (const Operators* const order : behind)
       for (std::size_t k = 1; k < kBehind.size(); ++k, --tries)
-        if (!done()) retain_first(*order, kBehind[k], left() * kFirst / static_cast<double>(tries));
+        if (!done())
+          recompute_first(*order, kBehind[k], left() * kFirst / static_cast<double>(tries));
   }
 
   // What a compiler would keep, which knows products from what is cheap to recompute by their
   // names; then the best of the plans that save a value all the time or recompute it once.
-  [[nodiscard]] std::optional<Retention> started(const StageGraph& stages, double share) const {
+  [[nodiscard]] std::optional<Recomputation> started(const StageGraph& stages, double share) const {
     CheapestPlan cheapest(stages.problem);
     const double until = watch_.seconds() + kStartShare * share * watch_.left();
     const auto stop = [&] { return watch_.stopped() || watch_.seconds() > until; };
     knapsack_plans(
-        graph_, stages, kStartShares, [&](const Retention& plan) { cheapest.offer(plan); }, stop);
+        graph_, stages, kStartShares, [&](const Recomputation& plan) { cheapest.offer(plan); },
+        stop);
     SavedSetOptions how;
     how.seed = options_.seed;
     how.start = cheapest.best();
@@ -388,14 +391,14 @@ class JointPlanning {
     return search_saved_sets(stages.problem, how);
   }
 
-  // Where everything is kept that copies do not take away, or that may be recomputed for each use
+  // Where everything is kept that is not offloaded, or that may be recomputed for each use
   // at once.
-  void copy() {
-    const double share = wants("retain") ? kCopying : 1;
+  void offload_values() {
+    const double share = wants("recompute") ? kOffloading : 1;
     for (std::size_t k = 0; k < orders_.size() && !done(); ++k) {
       const graph::Schedule all = kept(orders_[k]);
       page(all);
-      copy(all, share / static_cast<double>(orders_.size() - k));
+      offload_values(all, share / static_cast<double>(orders_.size() - k));
     }
   }
 
@@ -407,19 +410,20 @@ class JointPlanning {
   }
 
   // Where a search has found what to recompute, with more room than there is.
-  void retain_and_copy() {
+  void recompute_and_offload() {
     for (int k = 1; k <= kHostRooms && !done(); ++k) {
-      StageGraph stages = stages_of(retained_order_, retained_part_);
+      StageGraph stages = stages_of(recomputed_order_, recomputed_part_);
       const Bytes most = host_room(stages.problem, *options_.rates);
       add_host_room(stages.problem, most / kHostRooms * static_cast<Bytes>(k), *options_.rates);
       const double share = 1.0 / (kHostRooms - k + 1);
-      const RetentionResult found = search(stages, searching<RetentionOptions>(share / 2));
-      if (found.plan) copy(to_schedule(graph_, stages, *found.plan), share / (2 - share));
+      const RecomputationResult found = search(stages, searching<RecomputationOptions>(share / 2));
+      if (found.plan) offload_values(to_schedule(graph_, stages, *found.plan), share / (2 - share));
     }
   }
 
   // Copies some of what a schedule has to the host and back.
-  void copy(const graph::Schedule& schedule, double share, const std::string& engine = "auto") {
+  void offload_values(const graph::Schedule& schedule, double share,
+                      const std::string& engine = "auto") {
     const Unrolled unrolled = unroll(graph_, schedule);
     const offload::Problem problem = offload::from_graph(unrolled.graph);
     offload::Machine machine;
@@ -427,13 +431,13 @@ class JointPlanning {
     machine.in = {options_.rates->in, options_.rates->in};
     machine.budget = options_.budget;
     machine.out_behind_reader = true;
-    auto how = searching<offload::CopyOptions>(share);
+    auto how = searching<offload::OffloadOptions>(share);
     how.engine = engine;
-    const offload::CopyResult found = offload::plan_copies(problem, machine, how);
+    const offload::OffloadResult found = offload::plan_offload(problem, machine, how);
     offer(
         rolled_up(unrolled,
                   offload::to_schedule(unrolled.graph, problem, found.plan, found.outcome), hash_),
-        engine == "auto" ? "copies" : engine);
+        engine == "auto" ? "offload" : engine);
   }
 
   const graph::Graph& graph_;
@@ -443,11 +447,11 @@ class JointPlanning {
   OrderProblem problem_;  // of the graph
   Operators first_;       // as recorded
   std::vector<Operators> orders_;
-  std::optional<graph::Schedule> above_;     // the smallest given one, where none fits
-  std::optional<graph::Schedule> retained_;  // the fastest that recomputes and copies nothing
-  std::uint64_t retained_ns_ = 0;
-  Operators retained_order_;
-  double retained_part_ = kBehind.front();
+  std::optional<graph::Schedule> above_;       // the smallest given one, where none fits
+  std::optional<graph::Schedule> recomputed_;  // the fastest that recomputes and offloads nothing
+  std::uint64_t recomputed_ns_ = 0;
+  Operators recomputed_order_;
+  double recomputed_part_ = kBehind.front();
   bool held_ = false;       // whether the least budget counts what later operators take
   bool cut_short_ = false;  // whether a search ended by its time
   StepResult result_;
@@ -489,8 +493,8 @@ Bytes place(const graph::Graph& graph, const StepOptions& options, double time_l
 std::vector<std::string> step_engines() {
   std::vector<std::string> all = own_engines();
   all.emplace_back("release");
-  for (const NamedRetentionRule& rule : retention_rules()) all.push_back(rule.name);
-  for (const offload::NamedRule& rule : offload::copy_rules()) all.push_back(rule.name);
+  for (const NamedRecomputationRule& rule : recomputation_rules()) all.push_back(rule.name);
+  for (const offload::NamedRule& rule : offload::offload_rules()) all.push_back(rule.name);
   return all;
 }
 

@@ -13,7 +13,7 @@ namespace {
 using graph::OperatorId;
 
 // Runs after an operator's first, in the order of the graph, the dearest first.
-std::vector<OperatorId> runs_again(const Unrolled& unrolled) {
+std::vector<OperatorId> recomputed(const Unrolled& unrolled) {
   std::vector<OperatorId> again;
   std::vector<bool> ran(unrolled.runs.size(), false);  // by operator: there are no more of them
   for (const OperatorId run : unrolled.graph.order) {
@@ -35,7 +35,7 @@ Reordered reorder(const graph::Graph& graph, const graph::Schedule& schedule, By
   Unrolled unrolled = unroll(graph, schedule);
   how.given = unrolled.graph.order;
   unrolled.graph.order = plan_order(order_problem(unrolled.graph), how).order;
-  std::vector<OperatorId> again = runs_again(unrolled);
+  std::vector<OperatorId> again = recomputed(unrolled);
   for (auto run = again.begin(); run != again.end() && !stop(); ++run) {
     auto less = without(unrolled, *run);
     if (!less || peak_of(order_problem(less->graph), less->graph.order) > budget) continue;

@@ -12,8 +12,8 @@ NamedList<NamedRule>& rules() {
 
 }  // namespace
 
-void add_copy_rule(const NamedRule& rule) { rules().add(rule); }
+void add_offload_rule(const NamedRule& rule) { rules().add(rule); }
 
-std::vector<NamedRule> copy_rules() { return rules().all(); }
+std::vector<NamedRule> offload_rules() { return rules().all(); }
 
 }  // namespace berth::schedule::offload

@@ -43,7 +43,7 @@ class Movement {
 
   [[nodiscard]] std::optional<graph::Schedule> result() {
     if (!fits_) return std::nullopt;
-    std::vector<Copy> copies = find_copies();
+    std::vector<Copy> copies = find_offloads();
     begin_early(copies);
     return written(copies);
   }
@@ -80,7 +80,7 @@ class Movement {
                          .resident = one.kind == graph::StorageClass::kResident});
     }
     for (const graph::ScheduleStep& step : schedule_.steps)  // those that are copied already
-      if ((step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn) &&
+      if ((step.kind == Kind::kOffload || step.kind == Kind::kReload) &&
           number_[step.buffer] != kNobody) {
         moving_[number_[step.buffer]].bytes = 0;
         number_[step.buffer] = kNobody;
@@ -207,7 +207,7 @@ class Movement {
     return true;
   }
 
-  [[nodiscard]] std::vector<Copy> find_copies() const {
+  [[nodiscard]] std::vector<Copy> find_offloads() const {
     std::vector<Copy> copies;
     for (Page n = 0; n < moving_.size(); ++n) {
       const Moving& one = moving_[n];
@@ -288,9 +288,9 @@ class Movement {
       result.steps.push_back(std::move(step));
     };
     for (std::size_t t = 0; t < used_.size(); ++t) {
-      for (const graph::BufferId one : in[t]) add(Kind::kCopyIn, one);
+      for (const graph::BufferId one : in[t]) add(Kind::kReload, one);
       result.steps.push_back(schedule_.steps[t]);
-      for (const graph::BufferId one : out[t]) add(Kind::kCopyOut, one);
+      for (const graph::BufferId one : out[t]) add(Kind::kOffload, one);
     }
     return result;
   }
@@ -348,9 +348,9 @@ std::vector<bool> made_in(const graph::Graph& graph) {
   return made;
 }
 
-graph::Schedule without_resident_copies(const graph::Graph& graph, graph::Schedule schedule) {
+graph::Schedule without_resident_offloads(const graph::Graph& graph, graph::Schedule schedule) {
   std::erase_if(schedule.steps, [&](const graph::ScheduleStep& step) {
-    return (step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn) &&
+    return (step.kind == Kind::kOffload || step.kind == Kind::kReload) &&
            graph.storages[schedule.buffers[step.buffer].storage].kind ==
                graph::StorageClass::kResident;
   });

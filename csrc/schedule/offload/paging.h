@@ -38,7 +38,7 @@ namespace berth::schedule::offload {
 [[nodiscard]] std::vector<bool> made_in(const graph::Graph& graph);
 
 // The schedule without its copies of residents.
-[[nodiscard]] graph::Schedule without_resident_copies(const graph::Graph& graph,
-                                                      graph::Schedule schedule);
+[[nodiscard]] graph::Schedule without_resident_offloads(const graph::Graph& graph,
+                                                        graph::Schedule schedule);
 
 }  // namespace berth::schedule::offload

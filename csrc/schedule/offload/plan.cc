@@ -17,20 +17,20 @@ constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 62;
 
 class OffloadPlanning {
  public:
-  OffloadPlanning(const Problem& problem, const Machine& machine, const CopyOptions& options)
+  OffloadPlanning(const Problem& problem, const Machine& machine, const OffloadOptions& options)
       : problem_(problem),
         machine_(machine),
         options_(options),
         search_(problem, machine, options.least_bytes) {}
 
-  CopyResult run() {
+  OffloadResult run() {
     Timeline timeline(problem_, machine_);
     const Outcome kept = timeline.play(keep_all(problem_));
     result_.kept_ns = kept.ns;
     result_.kept_peak = kept.device_peak;
     find_least_peak();
     take({search_.all_kept(), search_.price(search_.all_kept())}, "keep");
-    const std::vector<NamedRule> rules = copy_rules();
+    const std::vector<NamedRule> rules = offload_rules();
     const auto rule = std::ranges::find(rules, options_.engine, &NamedRule::name);
     if (rule != rules.end()) {
       result_.plan = rule->plan(problem_);
@@ -41,7 +41,7 @@ class OffloadPlanning {
     }
     result_.outcome = timeline.play(result_.plan);
     const Report report = timeline.report();
-    result_.copied_bytes = report.out_bytes;
+    result_.offloaded_bytes = report.out_bytes;
     result_.recomputed = static_cast<std::uint64_t>(std::count_if(
         report.runs.begin(), report.runs.end(), [](const RunTime& run) { return run.again; }));
     result_.simulations = search_.simulations() + 2;
@@ -135,22 +135,23 @@ class OffloadPlanning {
 
   const Problem& problem_;
   const Machine& machine_;
-  const CopyOptions& options_;
+  const OffloadOptions& options_;
   const Stopwatch watch_{options_};
   Search search_;
   std::optional<Found> best_;
-  CopyResult result_;
+  OffloadResult result_;
 };
 
 }  // namespace
 
 std::vector<std::string> copy_engines() {
   std::vector<std::string> engines = {"auto", "joint", "offload", "recompute", "keep"};
-  for (const NamedRule& rule : copy_rules()) engines.push_back(rule.name);
+  for (const NamedRule& rule : offload_rules()) engines.push_back(rule.name);
   return engines;
 }
 
-CopyResult plan_copies(const Problem& problem, const Machine& machine, const CopyOptions& options) {
+OffloadResult plan_offload(const Problem& problem, const Machine& machine,
+                           const OffloadOptions& options) {
   const auto& engines = copy_engines();
   BERTH_CHECK(std::find(engines.begin(), engines.end(), options.engine) != engines.end(), kUsage,
               "no engine '{}' plans copies, legal are: {}", options.engine,

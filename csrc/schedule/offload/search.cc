@@ -60,7 +60,7 @@ Draft Search::least_kept(const Ways& ways) const {
   return draft;
 }
 
-CopyPlan Search::plan_of(const Draft& draft) {
+OffloadPlan Search::plan_of(const Draft& draft) {
   for (Value v = 0; v < draft.fate.size(); ++v) plan_.choices[v].fate = draft.fate[v];
   triggers_.set(plan_, draft.lead);
   return plan_;

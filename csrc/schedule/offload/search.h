@@ -54,7 +54,7 @@ class Search {
   [[nodiscard]] Draft all_kept() const;
   // As little kept as the ways allow: recomputed where that is possible.
   [[nodiscard]] Draft least_kept(const Ways& ways) const;
-  [[nodiscard]] CopyPlan plan_of(const Draft& draft);
+  [[nodiscard]] OffloadPlan plan_of(const Draft& draft);
   Score price(const Draft& draft);
   [[nodiscard]] std::uint64_t simulations() const noexcept { return simulations_; }
 
@@ -85,7 +85,7 @@ class Search {
   const Machine& machine_;
   Triggers triggers_;
   Timeline timeline_;
-  CopyPlan plan_;
+  OffloadPlan plan_;
   std::vector<Value> movable_;  // those with a choice
   std::vector<bool> may_offload_, may_recompute_;
   std::uint64_t base_ns_ = 0;  // all operators once

@@ -55,7 +55,7 @@ Timeline::Timeline(const Problem& problem, const Machine& machine)
 }
 
 // By trigger, and for one trigger by first use.
-void Timeline::order_reloads(const CopyPlan& plan) {
+void Timeline::order_reloads(const OffloadPlan& plan) {
   first_reload_.assign(execution_.runs.size() + 1, 0);
   by_need_.clear();
   for (Index run = problem_.border; run < execution_.runs.size(); ++run)
@@ -242,7 +242,7 @@ void Timeline::end_uses(Index run) {
   }
 }
 
-Outcome Timeline::play(const CopyPlan& plan) {
+Outcome Timeline::play(const OffloadPlan& plan) {
   execution_.expand(problem_, plan);
   order_reloads(plan);
   out_.clear();
@@ -271,7 +271,7 @@ Outcome Timeline::play(const CopyPlan& plan) {
     const Problem::OperatorOf& one = problem_.operators[op];
     RunTime& time = runs_[run];
     const std::uint64_t before = run == 0 ? 0 : runs_[run - 1].end;
-    if (plan.waits == CopyPlan::Waits::kBorder && run == problem_.border)
+    if (plan.waits == OffloadPlan::Waits::kBorder && run == problem_.border)
       wait_for_engine(out_, run, now);
     if (const Bytes own = reload_bytes(run, true); own != 0) {
       take_room(run, own, now);
@@ -300,7 +300,7 @@ Outcome Timeline::play(const CopyPlan& plan) {
     }
     end_uses(run);
     start_copies();
-    if (plan.waits != CopyPlan::Waits::kEachOperator) continue;
+    if (plan.waits != OffloadPlan::Waits::kEachOperator) continue;
     wait_for_engine(out_, run + 1, now);
     wait_for_engine(in_, run + 1, now);
   }

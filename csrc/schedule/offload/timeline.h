@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/offload/copy_plan.h"
+#include "csrc/schedule/offload/offload_plan.h"
 #include "csrc/schedule/offload/problem.h"
 
 #include <optional>
@@ -83,7 +83,7 @@ class Timeline {
 
   // Throws Error(kUsage) for a plan that is none: a fate that a value may not have, a trigger that
   // comes too early or too late. O(operators + reads + copies).
-  Outcome play(const CopyPlan& plan);
+  Outcome play(const OffloadPlan& plan);
 
   // Of the last play.
   [[nodiscard]] Report report() const;
@@ -107,7 +107,7 @@ class Timeline {
   };
   enum class Place : std::uint8_t { kNever, kQueued, kDone };
 
-  void order_reloads(const CopyPlan& plan);
+  void order_reloads(const OffloadPlan& plan);
   void start_copies();
   bool step_engines(std::uint64_t until);
   void advance(std::uint64_t until);

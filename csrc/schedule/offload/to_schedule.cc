@@ -13,7 +13,7 @@ using Kind = graph::ScheduleStep::Kind;
 
 class Writing {
  public:
-  Writing(const graph::Graph& graph, const Problem& problem, const CopyPlan& plan,
+  Writing(const graph::Graph& graph, const Problem& problem, const OffloadPlan& plan,
           const std::vector<graph::OperatorId>& order, const std::vector<std::uint32_t>& choice)
       : graph_(graph),
         problem_(problem),
@@ -62,7 +62,7 @@ class Writing {
     const Problem::OperatorOf& one = problem_.operators[op];
     if (!again)
       for (const Value v : reloads_[op])
-        if (execution_.last_before[v] != run) add_step(Kind::kCopyIn, buffer_of_[storage_of_[v]]);
+        if (execution_.last_before[v] != run) add_step(Kind::kReload, buffer_of_[storage_of_[v]]);
     graph::ScheduleStep step;
     step.op = order_[op];
     step.alternative = choice_.empty() ? 0 : choice_[order_[op]];
@@ -99,18 +99,18 @@ class Writing {
     if (execution_.last_use[v] == run)
       add_step(Kind::kDrop, buffer);
     else if (execution_.last_before[v] == run && execution_.fate[v] != Fate::kKeep)
-      add_step(execution_.fate[v] == Fate::kOffload ? Kind::kCopyOut : Kind::kDrop, buffer);
+      add_step(execution_.fate[v] == Fate::kOffload ? Kind::kOffload : Kind::kDrop, buffer);
     else
       return;
     // A reload that the same operator triggers begins after the copy to the host, so the step does.
     const bool back = execution_.fate[v] == Fate::kOffload && execution_.last_before[v] == run &&
                       execution_.run_of[plan_.choices[v].trigger] == run;
-    if (back) add_step(Kind::kCopyIn, buffer);
+    if (back) add_step(Kind::kReload, buffer);
   }
 
   const graph::Graph& graph_;
   const Problem& problem_;
-  const CopyPlan& plan_;
+  const OffloadPlan& plan_;
   const std::vector<std::uint32_t>& choice_;
   std::vector<graph::OperatorId> order_;
   const std::vector<graph::StorageId> storage_of_;
@@ -122,8 +122,9 @@ class Writing {
 
 }  // namespace
 
-graph::Schedule to_schedule(const graph::Graph& graph, const Problem& problem, const CopyPlan& plan,
-                            const Outcome& outcome, const std::vector<graph::OperatorId>& order,
+graph::Schedule to_schedule(const graph::Graph& graph, const Problem& problem,
+                            const OffloadPlan& plan, const Outcome& outcome,
+                            const std::vector<graph::OperatorId>& order,
                             const std::vector<std::uint32_t>& choice) {
   graph::Schedule schedule = Writing(graph, problem, plan, order, choice).run();
   schedule.peak = outcome.device_peak;

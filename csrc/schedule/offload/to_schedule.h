@@ -2,7 +2,7 @@
 
 #include "csrc/graph/graph.h"
 #include "csrc/graph/schedule.h"
-#include "csrc/schedule/offload/copy_plan.h"
+#include "csrc/schedule/offload/offload_plan.h"
 #include "csrc/schedule/offload/problem.h"
 #include "csrc/schedule/offload/timeline.h"
 
@@ -20,7 +20,7 @@ namespace berth::schedule::offload {
 // Throws Error(kUsage) where graph and problem do not belong together, or plan and problem.
 // O((operators + reads + writes) log of them).
 [[nodiscard]] graph::Schedule to_schedule(const graph::Graph& graph, const Problem& problem,
-                                          const CopyPlan& plan, const Outcome& outcome,
+                                          const OffloadPlan& plan, const Outcome& outcome,
                                           const std::vector<graph::OperatorId>& order = {},
                                           const std::vector<std::uint32_t>& choice = {});
 

@@ -4,7 +4,7 @@
 
 namespace berth::schedule::offload {
 
-void Triggers::set(CopyPlan& plan, const std::vector<std::int32_t>& lead) {
+void Triggers::set(OffloadPlan& plan, const std::vector<std::int32_t>& lead) {
   execution_.expand(problem_, plan);
   const std::vector<Execution::Run>& runs = execution_.runs;
   start_.resize(runs.size());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/schedule/offload/copy_plan.h"
+#include "csrc/schedule/offload/offload_plan.h"
 #include "csrc/schedule/offload/problem.h"
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace berth::schedule::offload {
 class Triggers {
  public:
   Triggers(const Problem& problem, const Machine& machine) : problem_(problem), machine_(machine) {}
-  void set(CopyPlan& plan, const std::vector<std::int32_t>& lead = {});
+  void set(OffloadPlan& plan, const std::vector<std::int32_t>& lead = {});
 
  private:
   const Problem& problem_;

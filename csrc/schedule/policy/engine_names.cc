@@ -25,8 +25,8 @@ std::string why_not(const std::string& engine, bool has_budget, bool has_rates) 
   if (std::find(engines.begin(), engines.end(), engine) == engines.end())
     return fmt::format("engine is '{}'; one of {}, berth, olla, eager is wanted", engine,
                        fmt::join(engines, ", "));
-  if (is_one_of(engine, {"copies", "vdnn", "dymem"}) && !has_rates)
-    return fmt::format("the engine {} copies to the host: copy_rate is to say how fast", engine);
+  if (is_one_of(engine, {"offload", "vdnn", "dymem"}) && !has_rates)
+    return fmt::format("the engine {} offloads to the host: copy_rate is not given", engine);
   if (!has_budget && !is_one_of(engine, {"auto", "order", "release"}))
     return fmt::format("the engine {} recomputes what does not fit a budget: none is given",
                        engine);

@@ -129,7 +129,7 @@ StepResult plan_with_residents_away(const graph::Graph& graph, const StepOptions
   StepOptions planning = options;
   planning.time_limit_seconds /= static_cast<double>(kOwnShares.size());
   for (graph::Schedule& given : planning.given) {
-    given = offload::without_resident_copies(graph, std::move(given));
+    given = offload::without_resident_offloads(graph, std::move(given));
     given.budget = 0;  // that was one with residents away
   }
   Bytes before = 0;

@@ -133,7 +133,7 @@ class Account {
           comes_[one.storage] = true;
     }
     for (const Instruction& one : instructions.list)
-      if (one.kind == Instruction::Kind::kCopyOut && is_resident(one.storage))
+      if (one.kind == Instruction::Kind::kOffload && is_resident(one.storage))
         moves_[one.storage] = true;
     for (StorageNumber one = 0; one < program.storages.size(); ++one) {
       if (program.storages[one].maker != RecordedStorage::kFromOutside || comes_[one]) continue;
@@ -257,7 +257,7 @@ class Account {
         keep(instruction);
         drop(buffer);
         return;
-      case Instruction::Kind::kCopyOut:
+      case Instruction::Kind::kOffload:
         if (is_resident(instruction.storage)) {
           send(instruction.storage, buffer);
           return;
@@ -265,7 +265,7 @@ class Account {
         if (!buffers_[buffer] || from_outside(instruction.storage)) return;
         leave(buffer);
         return;
-      case Instruction::Kind::kCopyIn:
+      case Instruction::Kind::kReload:
         copy_in(buffer);
         if (is_resident(instruction.storage) && !of_body_[instruction.storage])
           of_body_[instruction.storage] = buffers_[buffer];

@@ -72,9 +72,9 @@ class Buffers {
   [[nodiscard]] bool would_keep(const Instruction& instruction, const Needed& needed) const {
     const StorageNumber storage = holds_[instruction.buffer];
     if (storage == kNoStorage || holders_[storage] != instruction.buffer) return false;
-    const bool made_again = instruction.made_again && storage == instruction.storage;
+    const bool recomputed_at = instruction.recomputed_at && storage == instruction.storage;
     // mutant: step-needed
-    return !made_again && needed(storage);
+    return !recomputed_at && needed(storage);
   }
   // Puts these bytes aside. Requires would_keep().
   void keep(BufferNumber buffer) {

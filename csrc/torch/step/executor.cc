@@ -470,10 +470,10 @@ void Executor::step(const Instruction& instruction, const Needed& needed, c10::S
     case Instruction::Kind::kRelease:
       release(instruction, needed);
       return;
-    case Instruction::Kind::kCopyOut:
+    case Instruction::Kind::kOffload:
       copy_out(instruction);
       return;
-    case Instruction::Kind::kCopyIn:
+    case Instruction::Kind::kReload:
       copies_.end_outs(instruction.outs_ended);
       copy_in(instruction);
       return;
@@ -506,8 +506,8 @@ Executor::Beside Executor::beside(const Instruction& instruction, std::uint32_t 
     return storage != kNoStorage && program_.storages[storage].of_body();
   };
   switch (instruction.kind) {
-    case Instruction::Kind::kCopyOut:
-    case Instruction::Kind::kCopyIn:
+    case Instruction::Kind::kOffload:
+    case Instruction::Kind::kReload:
       return Beside::kRun;
     case Instruction::Kind::kRelease:
       if (from_outside(instruction.storage))
@@ -680,9 +680,9 @@ void Executor::catch_up(std::uint32_t calls, const Needed& needed) {
   make_up(needed);
   for (; next_ < instructions_.list.size(); ++next_) {
     const Instruction& instruction = instructions_.list[next_];
-    if (instruction.kind == Instruction::Kind::kCopyOut)
+    if (instruction.kind == Instruction::Kind::kOffload)
       copies_.skip_out();
-    else if (instruction.kind == Instruction::Kind::kCopyIn)
+    else if (instruction.kind == Instruction::Kind::kReload)
       copy_in(instruction.buffer);
     else if (instruction.kind != Instruction::Kind::kRun || instruction.call < calls)
       step(instruction, needed, nullptr);

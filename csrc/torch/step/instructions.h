@@ -21,7 +21,7 @@ inline constexpr BufferNumber kNoBuffer = ~BufferNumber{0};
 // One instruction of an executor. A buffer holds one instance of a storage: a recomputed call fills
 // another buffer.
 struct Instruction {
-  enum class Kind : std::uint8_t { kRun, kRelease, kCopyOut, kCopyIn };
+  enum class Kind : std::uint8_t { kRun, kRelease, kOffload, kReload };
   Kind kind = Kind::kRun;
   // Of kRun: where it finds each of the call's operands, kNoBuffer where there is no tensor, and
   // puts each of its result tensors, kNoBuffer for one that is no new storage. Of a call that does
@@ -39,13 +39,13 @@ struct Instruction {
   };
   std::vector<Made> made = {};  // versions of storages
   bool again_later = false;     // the call runs again, by a later instruction
-  // Of kRun and kCopyIn: so many copies out, of all before, must have ended, so that there is room.
+  // Of kRun and kReload: so many copies out, of all before, must have ended, so that there is room.
   std::uint32_t outs_ended = 0;
   // Of the others, and of a kRun whose result takes the bytes of an operand: where those are, and
   // the storage that has them until now; kNoStorage: nothing is taken.
   BufferNumber buffer = 0;
   StorageNumber storage = kNoStorage;
-  bool made_again = false;  // that storage, by a later instruction
+  bool recomputed_at = false;  // that storage, by a later instruction
 };
 
 // A schedule of a program, to be executed.

@@ -255,11 +255,11 @@ class Room {
         make_room(taken.workspace);
         break;
       }
-      case Kind::kCopyIn:
+      case Kind::kReload:
         bear(step.buffer);
         make_room(0);
         break;
-      case Kind::kCopyOut:
+      case Kind::kOffload:
         there_[step.buffer] = false;
         leaving_.push_back(bytes_of(step.buffer));
         break;
@@ -307,10 +307,10 @@ Instruction::Kind kind_of(graph::ScheduleStep::Kind kind) {
       return Instruction::Kind::kRun;
     case Kind::kDrop:
       return Instruction::Kind::kRelease;
-    case Kind::kCopyOut:
-      return Instruction::Kind::kCopyOut;
-    case Kind::kCopyIn:
-      return Instruction::Kind::kCopyIn;
+    case Kind::kOffload:
+      return Instruction::Kind::kOffload;
+    case Kind::kReload:
+      return Instruction::Kind::kReload;
   }
   return Instruction::Kind::kRun;
 }
@@ -350,10 +350,10 @@ void look_ahead(const Program& program, std::vector<Instruction>& list) {
   std::vector<bool> made_later(program.storages.size()), runs_later(program.calls.size());
   for (auto one = list.rbegin(); one != list.rend(); ++one) {
     if (one->kind != Instruction::Kind::kRun) {
-      one->made_again = one->storage != kNoStorage && made_later[one->storage];
+      one->recomputed_at = one->storage != kNoStorage && made_later[one->storage];
       continue;
     }
-    if (one->storage != kNoStorage) one->made_again = made_later[one->storage];
+    if (one->storage != kNoStorage) one->recomputed_at = made_later[one->storage];
     one->again_later = runs_later[one->call];
     runs_later[one->call] = true;
     for (const Instruction::Made& made : one->made) made_later[made.storage] = true;

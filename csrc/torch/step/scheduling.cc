@@ -210,7 +210,7 @@ bool keep_what_stays(const Program& program, const ProgramGraph& of, graph::Sche
   const std::vector<bool> stays = must_stay(program, of);
   using Kind = graph::ScheduleStep::Kind;
   const std::size_t copies = std::erase_if(schedule.steps, [&](const graph::ScheduleStep& step) {
-    return (step.kind == Kind::kCopyOut || step.kind == Kind::kCopyIn) &&
+    return (step.kind == Kind::kOffload || step.kind == Kind::kReload) &&
            stays[schedule.buffers[step.buffer].storage];
   });
   if (copies == 0) return false;
@@ -229,7 +229,7 @@ schedule::StepResult plan_budget(const Program& program, const ProgramGraph& of,
   const std::vector<bool> movable =
       options.spills() ? may_be_away(program, of) : std::vector<bool>();
   if (within_host) return schedule::plan_within_host(graph, planning, movable, options.host_memory);
-  if (options.copies_if_needed && planning.rates) {
+  if (options.offload_if_needed && planning.rates) {
     schedule::StepOptions alone = planning;
     alone.rates.reset();
     schedule::StepResult found = schedule::plan_step(graph, alone);
@@ -304,7 +304,7 @@ std::string moves_what_stays(const Program& program, const ProgramGraph& of,
                              const SchedulingOptions& options) {
   const std::vector<bool> movable = may_be_away(program, of), stays = must_stay(program, of);
   for (const graph::ScheduleStep& step : options.given->steps) {
-    if (step.kind != graph::ScheduleStep::Kind::kCopyOut) continue;
+    if (step.kind != graph::ScheduleStep::Kind::kOffload) continue;
     const graph::StorageId storage = options.given->buffers[step.buffer].storage;
     if (stays[storage])
       return fmt::format("it copies storage {} to the host, which has to stay on the device",
@@ -433,7 +433,7 @@ Planned fitted_to_host(const Program& program, const SchedulingOptions& options,
 
 // Of a program that was scheduled before planners begin with what they found.
 Scheduled scheduled_from(Program& program, SchedulingOptions options, const Refinement* before) {
-  if (options.copies_if_needed && options.engine == "auto" && options.given == nullptr &&
+  if (options.offload_if_needed && options.engine == "auto" && options.given == nullptr &&
       (options.budget > 0 || options.share > 0))
     options.copy_rate = on_host(program) ? kCopyRateOfCpu : kCopyRate;
   const ProgramGraph written = graph_of(program, alignment_of(program), {.twins = false});

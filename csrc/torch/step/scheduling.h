@@ -25,7 +25,7 @@ struct SchedulingOptions {
   std::uint64_t copy_rate = 0;    // bytes a second to the host and back; 0: nothing is copied
   // Whether something is copied where the budget is not met without copies, with copy_rate 0: as
   // fast as such devices do it.
-  bool copies_if_needed = false;
+  bool offload_if_needed = false;
   // What may be on the host at one time; 0: no limit, and what is there between steps stays. Else
   // that may be on the host meanwhile, too (see spills.h), and a budget that it exceeds leaves room
   // for what a step adds.

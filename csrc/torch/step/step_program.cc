@@ -427,15 +427,15 @@ class StepProgram::State {
             .share = options_.memory_share,
             .more_time = options_.time_budget,
             .time_limit_seconds = plan_time_limit_,
-            .copy_rate = copies_if_needed() ? 0 : options_.copy_rate,
-            .copies_if_needed = copies_if_needed(),
+            .copy_rate = offload_if_needed() ? 0 : options_.copy_rate,
+            .offload_if_needed = offload_if_needed(),
             .host_memory = options_.host_memory,
             .other_bits = options_.other_bits,
             .algorithms = algorithms_,
             .given = given_ ? &*given_ : nullptr};
   }
-  [[nodiscard]] bool copies_if_needed() const {
-    return options_.copy_rate == StepProgramOptions::kCopyIfNeeded;
+  [[nodiscard]] bool offload_if_needed() const {
+    return options_.copy_rate == StepProgramOptions::kOffloadIfNeeded;
   }
   // The same for a program that has run.
   [[nodiscard]] SchedulingOptions scheduling(const Scheduled& of) const {
