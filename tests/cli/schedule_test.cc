@@ -609,7 +609,7 @@ TEST_CASE("State may be on the host between its uses", "[cli][schedule]") {
   const Ran without =
       run_berth({"schedule", folder / "x.json", "--budget", "3MiB", "--offload-state"});
   REQUIRE(without.code == 2);
-  REQUIRE_THAT(without.err, Contains("it needs --rate-out, and --budget or --time-budget"));
+  REQUIRE_THAT(without.err, Contains("needs --rate-out, and --budget or"));
   // The least memory within a share of time.
   std::vector<std::string> timed = {
       "schedule", folder / "x.json", "--time-budget", "1", "--rate-out", "10GB", "--json"};

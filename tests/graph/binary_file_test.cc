@@ -72,7 +72,7 @@ std::pair<Graph, Schedule> some_schedule(std::mt19937& random) {
     auto schedule = RandomSchedule(random, graph, true).make(random() % 2 == 0);
     if (!schedule) continue;
     schedule->budget = random();
-    schedule->engine = "recompute";
+    schedule->engine = "retain";
     schedule->seed = random();
     schedule->peak = random();
     schedule->peak_bound = random();
@@ -121,7 +121,7 @@ Schedule golden_schedule() {
   schedule.steps[4].reads = {2};
   schedule.arena_bytes = 192;
   schedule.budget = 1000;
-  schedule.engine = "recompute";
+  schedule.engine = "retain";
   schedule.seed = 7;
   schedule.graph_hash = hash_of(parse_graph(kGoldenGraph, "golden"));
   schedule.peak = 900;

@@ -40,7 +40,7 @@ class Streams(ProgramCase):
         program = self.write(f"{name}.py", HEAD + PROGRAMS[name][0] + "\nmain(make)\n")
         standin = ("--pace", pace, "--devices", "2")
         values, _, (eager,) = self.go(name, sys.executable, program, "eager", tag=f"{name}.eager", standin=standin)
-        for how in ("plain", "copies"):
+        for how in ("plain", "offload"):
             found, (stats,), (queued,) = self.go(
                 name, sys.executable, program, how, tag=f"{name}.{how}", standin=standin
             )

@@ -384,8 +384,8 @@ TEST_CASE("What is no copy problem, plan or machine is refused by name", "[sched
       play({{Fate::kOffload, 2}}) ==
       "the reload of value 0 is triggered by operator 2, legal are those from the last use before "
       "the border (operator 0) to the first use after it (operator 1)");
-  CHECK(play({{Fate::kRecompute, kNobody}}) == "value 0 of 4 bytes may not be made again");
-  CHECK(play({{}, {Fate::kOffload, 1}}) == "value 1 of 4 bytes may not be copied out");
+  CHECK(play({{Fate::kRecompute, kNobody}}) == "value 0 of 4 bytes may not be recomputed");
+  CHECK(play({{}, {Fate::kOffload, 1}}) == "value 1 of 4 bytes may not be offloaded");
   CHECK(text_of([&] { Timeline(good, machine).play({}); }) == "a plan of 0 values for a step of 2");
   const auto derive = [&](auto change) {
     Problem problem = good;
