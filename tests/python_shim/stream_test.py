@@ -18,6 +18,8 @@ LAUNCH_LOG = sys.argv.pop(1)
 PROGRAMS = ORDINARY | BORDERS
 # In these, calls of one stream come in another order than in the step as written.
 REORDERED = ("synchronizes",)
+# These poll. On a device that runs nothing before the host waits they would poll for ever.
+POLLING = ("asks",)
 
 
 class Streams(ProgramCase):
@@ -59,7 +61,7 @@ class Streams(ProgramCase):
 
     def test_work_of_several_streams_is_ordered_as_written(self):
         paces = ("random", "lazy")
-        self.check_all([(name, paces[n % 2]) for n, name in enumerate(PROGRAMS)])
+        self.check_all([(name, "random" if name in POLLING else paces[n % 2]) for n, name in enumerate(PROGRAMS)])
 
     def test_sharded_parameters(self):
         """FSDP2 gathers weights on streams of its own."""
