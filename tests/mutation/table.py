@@ -560,6 +560,7 @@ MUTANTS = (
     Mutant("barrier-added", "barrier", "a kernel of the program's own beside those of libtorch's is taken for libtorch's", Swap("!rest.substr", "false && !rest.substr"), BARRIERS),
     Mutant("barrier-late", "barrier", "a program goes on where a kernel of the program's own came since", Drop(), BARRIERS),
     Mutant("barrier-loaded", "barrier", "kernels of a library that is loaded later are not seen", Swap("before == all.libraries", "(true || before != 0)"), BARRIERS),
+    Mutant("barrier-late-operators", "barrier", "an operator that a step brings is not seen in it", NEVER, BARRIERS),
     Mutant("step-version-made", "barrier", "what a kernel wrote of what it made does not count as written", Drop(), BARRIERS),
     Mutant("twin-complex", "barrier", "complex numbers are computed in the place of an operand", Replace("const bool complex = false;"), BARRIERS),
     Mutant("generators-at-barriers", "barrier", "a generator that the step sets before a barrier is taken for one that the barrier moved", Drop(), BARRIERS),

@@ -11,6 +11,8 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <numeric>
+#include <string>
 #include <vector>
 
 namespace {
@@ -100,6 +102,40 @@ TEST_CASE("So does one that comes between steps that are scheduled", "[step][bar
     check([&] { library = ::dlopen("libanl.so.1", RTLD_NOW); });  // which is not there yet
     REQUIRE(library != nullptr);
     ::dlclose(library);
+  }
+}
+
+TEST_CASE("An operator that comes in the middle of a step runs when it is called",
+          "[step][barrier]") {
+  static int libraries = 0;
+  const auto sums = [](int from) {
+    return [from] {
+      const std::string name = "berth_late_" + std::to_string(libraries++);
+      auto library = std::make_shared<std::unique_ptr<::torch::Library>>();
+      return [=](int step) {
+        const Tensor x = torch::rand({8}).mul(2);
+        if (step < from) return x.add(1).sum();
+        if (!*library) {
+          *library = std::make_unique<::torch::Library>(::torch::Library::DEF, name, std::nullopt,
+                                                        __FILE__, __LINE__);
+          (*library)->def("sum(Tensor x) -> Tensor", [](const Tensor& of) {
+            const auto* bytes = static_cast<const float*>(of.const_data_ptr());
+            return torch::full({}, std::accumulate(bytes, bytes + of.numel(), 0.0F));
+          });
+        }
+        return c10::Dispatcher::singleton()
+            .findSchemaOrThrow((name + "::sum").c_str(), "")
+            .typed<Tensor(const Tensor&)>()
+            .call(x.add(1));
+      };
+    };
+  };
+  // In a step that is recorded, and in one that is scheduled.
+  for (const int from : {0, 6}) {
+    const auto stats = as_eager(sums(from));
+    CAPTURE(from, stats.to_json());
+    REQUIRE(stats.scheduled >= 3);
+    REQUIRE(stats.barriers >= 1);
   }
 }
 

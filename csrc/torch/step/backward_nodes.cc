@@ -2,6 +2,7 @@
 
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/operator_facts.h"
+#include "csrc/torch/step/tap.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
@@ -9,8 +10,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -18,19 +19,20 @@ namespace berth::torch::step {
 
 namespace {
 
-std::atomic<bool> watched{false};
-
 // libtorch's own and torchvision's, which call operators alone.
 constexpr std::array<std::string_view, 6> kCallOperators = {
     "AllToAllSingle>", "AllGatherIntoTensor>",         "ReduceScatterTensor>",
     "CrossMapLRN2d>",  "MaxPool3dAutogradFunctionTS>", "<vision::ops::"};
 
-// Libraries of operators that come with libtorch.
-constexpr std::array<std::string_view, 9> kOfLibtorch = {
-    "_c10d_",   "_quantized::", "_test::",     "c10d::",  "inductor::",
-    "mkldnn::", "prepacked::",  "quantized::", "sparse::"};
+// Libraries of operators that come with libtorch and the torch package. Their backward functions
+// are libtorch's or Python's.
+constexpr std::array kOfLibtorch = std::to_array<std::string_view>(
+    {"_c10d_", "_quantized::", "_test::", "c10d::", "c10d_functional::", "debug_mode_ops::",
+     "export::", "flex_lib::", "inductor::", "mkldnn::", "onnx::", "onnx_symbolic::", "prepacked::",
+     "prims::", "quantized::", "rngprims::", "sparse::", "streams::"});
 
 std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& node) {
+  if (!c10::impl::tls_is_dispatch_key_included(kTapKey) || !Tap::active()) return nullptr;
   const std::string_view name = node.name();
   if (!name.starts_with("torch::autograd::CppNode<") ||
       std::ranges::any_of(kCallOperators, [&](std::string_view one) {
@@ -46,7 +48,15 @@ std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& node) {
 
 }  // namespace
 
-void watch_backward_nodes() noexcept { watched.store(true, std::memory_order_release); }
+void watch_backward_nodes() {
+  static std::once_flag once;
+  // For all threads, and for good: a step may begin or end within a backward pass, whose list of
+  // callbacks for one thread is a copy.
+  std::call_once(once, [] {
+    at::addGlobalCallback(
+        at::RecordFunctionCallback(begins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  });
+}
 
 void watch_backward_nodes_of_operators() {
   constexpr std::array kAutograd{c10::DispatchKey::Autograd, c10::DispatchKey::AutogradCPU,
@@ -63,16 +73,6 @@ void watch_backward_nodes_of_operators() {
         }))
       watch_backward_nodes();
   }
-}
-
-BackwardNodes::BackwardNodes() {
-  if (!watched.load(std::memory_order_acquire)) return;
-  handle_ = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(begins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
-}
-
-BackwardNodes::~BackwardNodes() {
-  if (handle_ != 0) at::removeCallback(handle_);
 }
 
 }  // namespace berth::torch::step

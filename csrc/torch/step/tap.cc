@@ -2,6 +2,7 @@
 
 #include "csrc/core/check.h"
 #include "csrc/core/setup_mutex.h"
+#include "csrc/torch/step/backward_nodes.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/composites.h"
 #include "csrc/torch/step/fused_groups.h"
@@ -44,8 +45,8 @@ std::atomic<OperatorListener*> current{nullptr};
 std::atomic<OperatorListener*> between_steps{nullptr};
 
 SetupMutex registration_mutex;
-// Under the lock. Never destroyed: operators run in static destructors, too.
-OperatorKernels* kernels = nullptr;
+// Changed under the lock. Never destroyed: operators run in static destructors, too.
+std::atomic<OperatorKernels*> kernels{nullptr};
 
 bool carries_key(const c10::Stack& stack, std::size_t arguments) {
   for (std::size_t n = stack.size() - arguments; n < stack.size(); ++n) {
@@ -84,6 +85,8 @@ void give_memory(const c10::OperatorHandle& op, c10::Stack& stack) {
 thread_local bool untold = false;         // inside of run_kernel_of_others()
 thread_local Autocast autocast_next = 0;  // of run_under_autocast(), for the call at hand
 
+void register_kernels();
+
 void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack,
            const Former& former) {
   // Who calls a kernel of one key, as libtorch's dispatcher in Python does, gives all keys.
@@ -118,6 +121,9 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
+  // mutant: barrier-late-operators
+  if (listener != nullptr && kernels.load(std::memory_order_acquire)->behind()) [[unlikely]]
+    register_kernels();
   c10::Storage compared;
   if (facts.compares && stack->back().toTensor().has_storage()) [[unlikely]]
     compared = stack->back().toTensor().storage();
@@ -133,17 +139,20 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
     Spills::get().let_compare(*compared.unsafeGetStorageImpl());
 }
 
-void register_new_operators() {
+// For operators that have none yet.
+void register_kernels() {
   const std::lock_guard lock(registration_mutex);
-  if (kernels == nullptr) {
+  OperatorKernels* here = kernels.load(std::memory_order_acquire);
+  if (here == nullptr) {
     BERTH_CHECK(::pthread_atfork(
                     nullptr, nullptr, +[] { current.store(between_steps.load()); }) == 0,
                 kSystem, "pthread_atfork has no memory left to register berth's handlers");
     register_byte_access();
-    kernels = new OperatorKernels(kTapKey, front, "berth's tap of steps");
+    here = new OperatorKernels(kTapKey, front, "berth's tap of steps");
+    kernels.store(here, std::memory_order_release);
   }
-  if (!kernels->behind()) return;
-  kernels->register_new();
+  if (!here->behind()) return;
+  here->register_new();
   register_composites();
   register_fused_groups();
   register_subclasses();
@@ -220,11 +229,10 @@ void run_in_python(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10:
   (*c10::impl::getGlobalPyInterpreter())->dispatch(op, stack);
 }
 
-void Tap::prepare() { register_new_operators(); }
+void Tap::prepare() { register_kernels(); }
 
 Tap::Tap(OperatorListener& listener) {
-  register_new_operators();
-  nodes_.emplace();
+  register_kernels();
   current.store(&listener, std::memory_order_release);
   c10::impl::tls_set_dispatch_key_included(kTapKey, true);
   c10::impl::tls_set_dispatch_key_included(kCompositeKey, true);

@@ -1,13 +1,11 @@
 #pragma once
 
 #include "csrc/torch/step/autocast.h"
-#include "csrc/torch/step/backward_nodes.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 
 namespace berth::torch::step {
 
@@ -74,9 +72,6 @@ class Tap {
   [[nodiscard]] static bool active() noexcept;
   // Who receives operators; null where nobody does.
   [[nodiscard]] static OperatorListener* listener() noexcept;
-
- private:
-  std::optional<BackwardNodes> nodes_;
 };
 
 // The key of the tap: excluded while kernels run.
