@@ -487,11 +487,12 @@ bool has_kernel_of_others(const c10::OperatorHandle& op) {
   return false;
 }
 
-// Operators that were asked for, whose kernels may be others later.
+// Operators that were asked for, and whether a kernel of theirs was not libtorch's when all of them
+// were looked at last.
 struct Asked {
   SetupMutex mutex;
-  std::unordered_map<const c10::FunctionSchema*, c10::OperatorHandle> operators;
-  std::uint64_t libraries = 0;  // that were loaded when all were asked last
+  std::unordered_map<const c10::FunctionSchema*, std::pair<c10::OperatorHandle, bool>> operators;
+  std::uint64_t libraries = 0;  // that were loaded when all were looked at last
   std::atomic<bool> came{false};
 };
 Asked& asked() {
@@ -511,17 +512,15 @@ std::uint64_t libraries_loaded() {
   return loaded;
 }
 
-// Kernels come with a library that is loaded, or from Python.
-void look_for_kernels() {
-  Asked& all = asked();
-  const std::lock_guard lock(all.mutex);
+// Kernels come with a library that is loaded, or from Python. Under the lock.
+void look_for_kernels(Asked& all) {
   const bool came = all.came.exchange(false);
   const std::uint64_t before = std::exchange(all.libraries, libraries_loaded());
   // mutant: barrier-loaded
   if (before == all.libraries && !came) return;
   std::unordered_set<const c10::FunctionSchema*> overridden;
-  for (const auto& [schema, op] : all.operators)
-    if (has_kernel_of_others(op)) overridden.insert(schema);
+  for (auto& [schema, one] : all.operators)
+    if ((one.second = has_kernel_of_others(one.first))) overridden.insert(schema);
   found_out().take_overridden(std::move(overridden));
 }
 
@@ -531,8 +530,10 @@ bool is_overridden(const c10::OperatorHandle& op) {
   if (!is_libtorchs(op)) return false;
   Asked& all = asked();
   const std::lock_guard lock(all.mutex);
-  all.operators.emplace(&op.schema(), op);
-  return has_kernel_of_others(op);
+  look_for_kernels(all);
+  const auto [at, is_new] = all.operators.try_emplace(&op.schema(), op, false);
+  if (is_new) at->second.second = has_kernel_of_others(op);
+  return at->second.second;
 }
 
 void note_shapes_by_data(const c10::OperatorHandle& op) {
@@ -540,8 +541,17 @@ void note_shapes_by_data(const c10::OperatorHandle& op) {
 }
 void note_fails(const c10::OperatorHandle& op) { found_out().add(found_out().failing, op); }
 std::uint64_t operators_found_out() {
-  look_for_kernels();
+  {
+    Asked& all = asked();
+    const std::lock_guard lock(all.mutex);
+    look_for_kernels(all);
+  }
   return found_out().count.load(std::memory_order_acquire);
+}
+
+std::uint64_t look_at_operators_anew() {
+  asked().came = true;
+  return operators_found_out();
 }
 
 bool is_still_true(const Program& program) {

@@ -92,8 +92,8 @@ std::optional<std::size_t> find_argument(const c10::OperatorHandle& op, const c1
 // Why no step program may have this call; empty where one may.
 [[nodiscard]] std::string why_refused(const c10::OperatorHandle& op);
 // Whether somebody has registered a kernel for an operator of libtorch's beside libtorch's own, on
-// the CPU, on CUDA or for all devices: what it does nobody knows. O(registrations): some 20 us.
-// Thread-safe.
+// the CPU, on CUDA or for all devices: what it does nobody knows. As it was when kernels were last
+// looked for; the first time for an operator some 20 us. Thread-safe.
 [[nodiscard]] bool is_overridden(const c10::OperatorHandle& op);
 // Whether the call must run when it is called, whatever its tensors are: it is opaque, or what they
 // hold decides about the shape of its result.
@@ -114,6 +114,8 @@ void note_fails(const c10::OperatorHandle& op);
 // none can have been, else some 20 us for each operator that is_overridden() was asked of.
 // Thread-safe.
 [[nodiscard]] std::uint64_t operators_found_out();
+// The same. Kernels are looked for in any case.
+[[nodiscard]] std::uint64_t look_at_operators_anew();
 // Whether its calls are as they would be recorded now.
 [[nodiscard]] bool is_still_true(const Program& program);
 

@@ -6,6 +6,7 @@
 #include "csrc/schedule/use_papers.h"
 #include "csrc/torch/shared/backend.h"
 #include "csrc/torch/shared/program.h"
+#include "csrc/torch/step/attempts.h"
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/captures.h"
 #include "csrc/torch/step/data_shapes.h"
@@ -60,35 +61,11 @@ constexpr std::uint32_t kMostTold = 4;     // steps whose spills are reported
 constexpr std::size_t kMostRefusals = 64;  // reasons that are reported, each once
 
 // Records that wait for their like: whole ones, and those of which only a hash is kept, so that the
-// next one is kept whole before others are. After so many steps in turn of which none was known
-// steps are recorded more seldom.
-constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096, kMaxUnlike = 64;
+// next one is kept whole before others are.
+constexpr std::size_t kMaxCandidates = 16, kMaxHashes = 4096;
 constexpr std::string_view kNoneAlike = "no two steps were the same yet: ";
 // Steps of which no schedule ran one, after which the program is told why.
 constexpr std::size_t kToldUnlike = 16;
-// So many refused steps in turn are recorded before such steps are recorded more seldom. A step of
-// another kind between them is then known after two of its own.
-constexpr std::uint32_t kRefusedInTurn = 16;
-
-// How long to run steps as they are after tries that led to nothing: 1, 2, 4, .. 1024 steps.
-class Pause {
- public:
-  // Whether this step is one to try.
-  bool over() {
-    if (left_ == 0) return true;
-    --left_;
-    return false;
-  }
-  void begin() {
-    left_ = length_;
-    length_ = std::min(2 * length_, std::uint32_t{1024});
-  }
-  void forget() { length_ = 1; }
-
- private:
-  std::uint32_t left_ = 0, length_ = 1;
-};
-
 // Whether a graph is being captured that the schedule must not be in.
 bool must_not_be_captured(const Scheduled& scheduled) {
   if (!scheduled.draws_again) return false;
@@ -191,6 +168,7 @@ class StepProgram::State {
     // What was found out about operators since they were recorded counts from now on.
     if (std::exchange(found_out_, operators_found_out()) != operators_found_out())
       programs_.remove_if([](const Scheduled& one) { return !is_still_true(one.program); });
+    if (!attempts_.due()) return;
     if (!programs_.empty()) {
       std::vector<const Scheduled*> others;
       for (const Scheduled& one : programs_)
@@ -211,7 +189,7 @@ class StepProgram::State {
                      looks_at_bytes_, LeftBehind(last_candidate(), stats_.steps));
       tap_.emplace(*ghost_);
       elsewhere_.emplace(*ghost_);
-    } else if (pause_.over()) {
+    } else {
       recorder_.emplace(stats_.steps, last_candidate(), looks_at_bytes_);
       tap_.emplace(*recorder_);
       elsewhere_.emplace(*recorder_);
@@ -361,7 +339,7 @@ class StepProgram::State {
       else
         // Its like are as little to be planned.
         // mutant: step-unplanned
-        programs_.erase(of), refuse_once(one.error), pause_.begin();
+        programs_.erase(of), refuse_once(one.error), attempts_.unplanned();
     }
   }
 
@@ -394,7 +372,7 @@ class StepProgram::State {
 
   void take_first(Scheduled& program, Scheduled made) {
     program = std::move(made);
-    pause_.forget();
+    attempts_.succeeded();
     ++stats_.made;
     takes_over_ = true;
     foretold_ = program.foretold;
@@ -468,9 +446,12 @@ class StepProgram::State {
         StepRecord record = ghost_->take_record();
         record.step = stats_.steps;
         learn(std::move(record));
+      } else {
+        attempts_.failed();
       }
       return;
     }
+    attempts_.succeeded();
     if (!candidates_.empty()) note_left(candidates_.back(), stats_.steps, ghost_->take_left());
     ++stats_.scheduled;
     stats_.step_ns = began_.ns();
@@ -502,8 +483,7 @@ class StepProgram::State {
 
   void refuse(const std::string& why) {
     refuse_once(why);
-    // mutant: step-refused-in-turn
-    if (++refused_in_turn_ > kRefusedInTurn) pause_.begin();
+    attempts_.refused();
   }
 
   void refuse_once(const std::string& why) {
@@ -532,7 +512,6 @@ class StepProgram::State {
       stats_.last_divergence = fmt::format("{}{}", kNoneAlike, why);
     if (hashes_.size() == kMaxHashes) hashes_.clear();
     record.came_before = !hashes_.insert(hash_of(record)).second;
-    unlike_ = record.came_before ? 0 : unlike_ + 1;
     tell_unlike(why);
     candidates_.push_back(std::move(record));
     if (candidates_.size() > kMaxCandidates) {
@@ -540,9 +519,7 @@ class StepProgram::State {
                                           [](const StepRecord& one) { return !one.came_before; });
       candidates_.erase(first_new == candidates_.end() ? candidates_.begin() : first_new);
     }
-    if (unlike_ < kMaxUnlike) return;
-    unlike_ = 0;
-    pause_.begin();
+    attempts_.failed();
   }
 
   // A record of the step that this one is, if any: with the same calls, or with the same but for
@@ -584,14 +561,11 @@ class StepProgram::State {
       refuse(record.refusal);
       return;
     }
-    // There are other steps than those that are refused.
-    if (std::exchange(refused_in_turn_, 0) > kRefusedInTurn) pause_.forget();
     std::optional<StepRecord> first = take_its_like(record);
     if (!first) {
       wait_for_its_like(std::move(record));
       return;
     }
-    unlike_ = 0;
     if (stats_.last_divergence.starts_with(kNoneAlike)) stats_.last_divergence.clear();
     // One that set no generator knows too little of steps that do.
     programs_.remove_if([&](const Scheduled& one) {
@@ -623,7 +597,7 @@ class StepProgram::State {
   StepProgramStats stats_;
   Spills::Figures spills_ = Spills::get().figures();  // behind the last step
   Bytes spilled_before_ = 0;                          // this step
-  std::uint32_t told_of_spills_ = 0, refused_in_turn_ = 0;
+  std::uint32_t told_of_spills_ = 0;
   double may_wait_, plan_time_limit_ = 0;  // for plans, and of a search: seconds
   bool takes_over_ = false;                // another schedule than before, behind this step
   std::vector<ForetoldOn> foretold_;       // of that schedule
@@ -631,11 +605,10 @@ class StepProgram::State {
   std::deque<StepRecord> candidates_;
   VaryingSteps varying_;                      // of programs in which data decide shapes
   std::unordered_set<std::uint64_t> hashes_;  // of all that waited
-  std::size_t unlike_ = 0;                    // steps in turn of which none was known
   std::size_t waited_ = 0;                    // steps for their like, before a schedule ran one
-  std::uint64_t found_out_ = operators_found_out();
+  std::uint64_t found_out_ = look_at_operators_anew();
   std::uint32_t beside_ = 0;  // steps that were begun beside another one, and have not ended
-  Pause pause_;
+  Attempts attempts_;
   std::unordered_set<std::string> told_refusals_;
   Follower follower_;
   TableMemory memory_;  // of the ghost
