@@ -169,7 +169,8 @@ class _Loop:
         stats = self.stats()
         if stats is None or stats.scheduled > 0 or stats.last_refusal or not _FEWEST <= stats.steps <= _TOLD:
             return
-        print(f"berth: warning: steps ran as they are: {stats.last_divergence} [loop-unscheduled]", file=sys.stderr)
+        why = stats.last_divergence or "none came again once it was known"
+        print(f"berth: warning: steps ran as they are: {why} [loop-unscheduled]", file=sys.stderr)
 
     _trains = False
 

@@ -363,6 +363,14 @@ for _ in range(14):
 finish(*net.parameters())
 """,
 }
+ENDS_EARLY = """
+net = net_of()
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for step in range(4):
+    optimizer.zero_grad()
+    net(torch.randn(4 if step < 2 else 5, 32)).sum().backward()
+    optimizer.step()
+"""
 # All of them without berth, in one process: what each printed, and its exit code.
 ALONE = """
 import contextlib, io, json
@@ -511,6 +519,11 @@ class Loops(ProgramCase):
         under = self.go("--budget", "60%", text="torch.ones(3, requires_grad=True).sum().backward()\n1 / 0\n")
         self.assertIn("ZeroDivisionError", under.stderr)
         self.assertNotIn("loop-unmarked", under.stderr)
+
+    def test_a_loop_that_ends_once_its_steps_are_known_is_told_so(self):
+        ended = self.go("--budget", "60%", text=ENDS_EARLY)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn("none came again once it was known [loop-unscheduled]", ended.stderr)
 
     def test_a_program_that_installs_berth_reads_the_budget(self):
         alone = self.go(text=PROGRAMS["plain"])
