@@ -363,6 +363,17 @@ for _ in range(14):
 finish(*net.parameters())
 """,
 }
+# Batches of two sizes in turn: neither fits the budget, each has two plans.
+NOT_MET = """
+net = nn.Sequential(nn.Conv1d(4, 32, 5, padding=2), nn.GLU(1), nn.Conv1d(16, 32, 5, padding=2), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 60, 3))
+optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
+for step in range(40):
+    batch = 33 + step % 2
+    loss = nn.functional.cross_entropy(net(torch.randn(batch, 4, 60)), torch.randint(0, 3, (batch,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 ENDS_EARLY = """
 net = net_of()
 optimizer = torch.optim.SGD(net.parameters(), 0.01)
@@ -524,6 +535,11 @@ class Loops(ProgramCase):
         ended = self.go("--budget", "60%", text=ENDS_EARLY)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertIn("none came again once it was known [loop-unscheduled]", ended.stderr)
+
+    def test_a_budget_that_is_not_met_is_told_once(self):
+        ended = self.go("--budget", "60%", text=NOT_MET)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(ended.stderr.count("[step-budget]"), 1, ended.stderr)
 
     def test_a_program_that_installs_berth_reads_the_budget(self):
         alone = self.go(text=PROGRAMS["plain"])

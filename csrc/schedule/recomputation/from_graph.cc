@@ -45,7 +45,7 @@ class Builder {
     for (std::size_t p = 0; p < out_.border; ++p) add_node(p);
     add_stages();
     const std::string wrong = problem.violation();
-    BERTH_CHECK(wrong.empty(), kInput, "the step has no stage form: {}", wrong);
+    BERTH_CHECK(wrong.empty(), kInput, "recomputation cannot be planned for the step: {}", wrong);
   }
 
  private:

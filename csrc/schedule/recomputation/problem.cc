@@ -57,13 +57,14 @@ void check_monet(const StageProblem& problem) {
 void check(const StageProblem& problem) {
   const std::size_t nodes = problem.nodes.size(), values = problem.values.size(),
                     stages = problem.stages.size();
-  BERTH_CHECK(
-      nodes <= StageProblem::kMostNodes && stages <= StageProblem::kMostStages && stages >= 1,
-      kInput, "{} operators in {} stages, the most is {} in {}", nodes, stages,
-      StageProblem::kMostNodes, StageProblem::kMostStages);
+  BERTH_CHECK(stages >= 1, kInput, "{} operators in 0 stages", nodes);
+  BERTH_CHECK(nodes <= StageProblem::kMostNodes, kInput, "it has {} operators, the most is {}",
+              nodes, StageProblem::kMostNodes);
+  BERTH_CHECK(stages <= StageProblem::kMostStages, kInput, "it has {} stages, the most is {}",
+              stages, StageProblem::kMostStages);
   BERTH_CHECK(std::max(nodes, values) * stages <= StageProblem::kMostCells, kInput,
-              "{} results in {} stages, the most is {} together", values, stages,
-              StageProblem::kMostCells);
+              "its {} results and {} stages are too many: their product is at most {}", values,
+              stages, StageProblem::kMostCells);
   std::vector<StageNode> maker(values, StageProblem::kMostNodes);
   for (StageNode n = 0; n < nodes; ++n) {
     const StageProblem::NodeOf& node = problem.nodes[n];

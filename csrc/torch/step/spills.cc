@@ -651,12 +651,12 @@ std::string Spills::who_stays(c10::Device device, Bytes asked) const {
   if (need.name.empty() || asked >= kMaxBytes)
     return fmt::format("{}operators use {} now, and {}", where, format_bytes(used), rest);
   const Bytes elsewhere = used - std::min(used, need.uses);
-  return fmt::format(
-      "{}{} uses {} and requests {} beside these and its kernel's memory{}, and {}", where,
-      need.name, format_bytes(need.uses), format_bytes(asked),
-      elsewhere == 0 ? std::string()
-                     : fmt::format(", operators of other threads use {}", format_bytes(elsewhere)),
-      rest);
+  return fmt::format("{}{} uses {} and requests {} beside these and its kernel's memory{}, and {}",
+                     where, need.name, format_bytes(need.uses), format_bytes(asked),
+                     elsewhere == 0 ? std::string()
+                                    : fmt::format(", {} stay for other threads or for the schedule",
+                                                  format_bytes(elsewhere)),
+                     rest);
 }
 
 bool Spills::make_room(c10::Device device, Bytes bytes) noexcept {

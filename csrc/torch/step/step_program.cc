@@ -382,9 +382,12 @@ class StepProgram::State {
     if (!program.schedule_not_taken.empty() && !followed_by_other)
       warn("step-schedule", fmt::format("a step is not run by the schedule that was given: {}",
                                         program.schedule_not_taken));
-    if (!program.budget_not_met.empty())
-      warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
-                                      program.budget_not_met));
+    if (program.budget_not_met.empty()) return;
+    // Steps of other shapes, and plans of one, that need about as much are no news.
+    if (program.predicted_peak <= told_not_met_ + told_not_met_ / 16) return;
+    told_not_met_ = program.predicted_peak;
+    warn("step-budget", fmt::format("a step runs without the memory budget that was set: {}",
+                                    program.budget_not_met));
   }
 
   // This process was forked while the other one planned.
@@ -598,6 +601,7 @@ class StepProgram::State {
   Spills::Figures spills_ = Spills::get().figures();  // behind the last step
   Bytes spilled_before_ = 0;                          // this step
   std::uint32_t told_of_spills_ = 0;
+  Bytes told_not_met_ = 0;  // the largest peak of a step beyond the budget that was told
   double may_wait_, plan_time_limit_ = 0;  // for plans, and of a search: seconds
   bool takes_over_ = false;                // another schedule than before, behind this step
   std::vector<ForetoldOn> foretold_;       // of that schedule
