@@ -14,8 +14,9 @@ import sys
 import threading
 from typing import Any, Optional, Union
 
-from berth._byte_access import watch_for_good  # imports torch
+from berth._byte_access import watch_for_good, watches  # imports torch
 from berth._errors import UsageError
+from berth._extensions import watch_extensions
 from berth._install import installed_adapters
 from berth._other_threads import in_each_new_one
 from berth._step_program import StepProgram, _bytes, _share, loop_ends
@@ -106,6 +107,7 @@ class _Loop:
             adapter.allow_spills(host_memory)
             in_each_new_one(adapter.watch_thread)
         watch_for_good("cpu" in dict(installed_adapters()))
+        watch_extensions(watches)  # tensors may be on the host from now on
 
     def ended(self, optimizer: Any, *_: Any) -> None:
         """An optimizer's step() has ended."""

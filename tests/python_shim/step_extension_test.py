@@ -227,6 +227,31 @@ for begin, end in ((ops.begin, ops.end), (library.legacy_begin, library.legacy_e
 say(within(ops.profiled, ops.found)), say(within(in_python, lambda: counted[-1]))
 """
 
+# What a function and an operator in C++ take has left for the host, before the first step has ended.
+FIRST = """
+import os, sys
+if os.environ.get("BERTH_BUDGET"):
+    import berth
+    berth.install("cpu")
+import torch, torch.utils.cpp_extension
+torch.set_num_threads(1)
+extension = torch.utils.cpp_extension.load("berth_extension_test", [sys.argv[1]], build_directory=sys.argv[2], extra_cflags=["-O0"])
+weight = torch.nn.Parameter(torch.ones(1000))
+optimizer = torch.optim.SGD([weight], 0.01)
+for step in range(3):
+    for twice in (extension.twice, torch.ops.berth_extension_test.twice):
+        y = (weight * 2).detach()
+        kept = [torch.full((1 << 18,), float(k)) + 1 for k in range(6)]
+        loss = twice(y).sum() + (weight * y).sum()
+        del kept
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item().hex())
+loop = sys.modules.get("berth._loop")
+print("spilled", loop is None or loop.stats().spilled_out > 0)
+"""
+
 
 @unittest.skipUnless(shutil.which("c++") and shutil.which("ninja"), "a compiler and ninja are needed")
 class Extensions(ProgramCase):
@@ -246,6 +271,19 @@ class Extensions(ProgramCase):
         self.check("late")
         self.check("early")
         self.check("frozen")
+
+    def test_a_first_step_that_does_not_fit(self):
+        alone = self.python(FIRST, self.built / "extension.cc", self.built, standin=())
+        under = self.python(
+            FIRST,
+            self.built / "extension.cc",
+            self.built,
+            standin=(),
+            BERTH_BUDGET="fit",
+            BERTH_MEMORY_LIMIT="4MiB",
+        )
+        self.assertEqual(under, alone)
+        self.assertIn("spilled True", under)
 
     def library(self):
         (self.built / "library.cc").write_text(LIBRARY)
