@@ -602,6 +602,8 @@ MUTANTS = (
     Mutant("spills-refused", "step", "operators inside of one that nobody knows bring nothing back in a step that is refused", Swap("run_kernel_told", "run_kernel"), SPILLS),
     Mutant("spills-elsewhere", "step", "operators inside of one that nobody knows bring nothing back on other threads", Replace("here.emplace();"), SPILLS),
     Mutant("spills-declared", "step", "operators inside of one that is declared pure bring nothing back in a step that is recorded", NEVER, SPILLS),
+    Mutant("spills-gradients", "step", "a backward function in C++ finds its gradient on the host", NEVER, SPILLS),
+    Mutant("spills-made-inside", "step", "what an unknown operator makes inside leaves for the host", Swap("inside &&", "false &&"), SPILLS),
     Mutant("spills-scheduled", "step", "operators inside of one that is declared pure bring nothing back in a schedule", NEVER, SPILLS),
     Mutant("step-failed-again", "barrier", "what has drawn before a call that failed draws again", Drop(), BARRIERS),
     Mutant("step-conjugate", "step", "a tensor that is conjugate by a flag is taken as one that is not", Replace("true;"), PROGRAMS),

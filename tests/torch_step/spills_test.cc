@@ -4,6 +4,7 @@
 #include "csrc/torch/step/spills.h"
 
 #include "csrc/torch/shared/room.h"
+#include "csrc/torch/step/backward_nodes.h"
 #include "csrc/torch/step/spill_memory.h"
 #include "tests/catch.h"
 
@@ -210,6 +211,60 @@ TEST_CASE("On other threads operators find what is no argument of theirs", "[spi
 TEST_CASE("Operators that are declared pure find what is no argument of theirs", "[spills]") {
   berth::torch::pure("spills_test::look");
   REQUIRE(run("spills_test::look", call, false) > 2);
+}
+
+// --- What functions and operators in C++ may read by pointers. -----------------------------------
+
+// Its backward function asks for memory, and then reads the gradient.
+struct Doubles : torch::autograd::Function<Doubles> {
+  static Tensor forward(torch::autograd::AutogradContext* /*context*/, const Tensor& x) {
+    return x + x;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 const torch::autograd::variable_list& gradients) {
+    (void)torch::empty({70 * 256});
+    const auto* const from = static_cast<const float*>(gradients[0].const_data_ptr());
+    return {torch::full({gradients[0].numel()}, 2 * from[0])};
+  }
+};
+
+TEST_CASE("Backward functions in C++ find their gradients", "[spills]") {
+  berth::torch::allow_spills(1 << 30);
+  berth::torch::step::watch_backward_nodes();
+  range.resize(256 * kKiB);
+  const Tensor x = filled(60, 1).requires_grad_(), y = Doubles::apply(x);
+  berth::torch::share_bytes(x.detach());
+  berth::torch::share_bytes(y.detach());
+  // The older one would leave first.
+  const Tensor gradient = filled(60, 3), between = filled(60, 4);
+  y.backward(gradient);
+  REQUIRE(is_away(between));
+  REQUIRE(x.grad()[0].item<float>() == 6);
+}
+
+const float* kept_from = nullptr;
+Tensor keep_sum(const Tensor& x) {
+  static Tensor kept;
+  kept = x.numel() == 0 ? Tensor() : x + 1;
+  kept_from = kept.defined() ? kept.const_data_ptr<float>() : nullptr;
+  table() = kept;
+  return x.clone();
+}
+TORCH_LIBRARY_FRAGMENT(spills_test, m) { m.def("keep_sum(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(spills_test, CPU, m) { m.impl("keep_sum", &keep_sum); }
+
+TEST_CASE("What an operator of nobody's makes inside may be read by a pointer later", "[spills]") {
+  berth::torch::allow_spills(1 << 30);
+  range.resize(240 * kKiB);
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("spills_test::keep_sum", "")
+                      .typed<Tensor(const Tensor&)>();
+  (void)op.call(filled(30, 1));
+  const Tensor a = filled(100, 1), b = filled(100, 2);
+  REQUIRE(is_away(a));
+  REQUIRE_FALSE(is_away(table()));
+  REQUIRE(*kept_from == 2);
+  (void)op.call(torch::empty({0}));
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/operator_facts.h"
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tap.h"
+#include "csrc/torch/step/tensors.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
@@ -10,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,20 +34,35 @@ constexpr std::array kOfLibtorch = std::to_array<std::string_view>(
      "export::", "flex_lib::", "inductor::", "mkldnn::", "onnx::", "onnx_symbolic::", "prepacked::",
      "prims::", "quantized::", "rngprims::", "sparse::", "streams::"});
 
+// The gradients that a node takes, which it may read by pointers.
+struct Gradients final : at::ObserverContext {
+  std::deque<Spills::Use> there;
+};
+
 std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& node) {
-  if (!c10::impl::tls_is_dispatch_key_included(kTapKey) || !Tap::active()) return nullptr;
+  const bool in_step = c10::impl::tls_is_dispatch_key_included(kTapKey) && Tap::active();
+  if (!in_step && !Spills::on()) return nullptr;
   const std::string_view name = node.name();
   if (!name.starts_with("torch::autograd::CppNode<") ||
       std::ranges::any_of(kCallOperators, [&](std::string_view one) {
         return name.find(one) != std::string_view::npos;
       }))
     return nullptr;
-  const auto op = c10::Dispatcher::singleton().findSchema({std::string(kRunAsWritten), ""});
-  if (op)
-    op->typed<void(c10::string_view)>().call(
-        fmt::format("{} is a backward function of the program's own in C++", name));
-  return nullptr;
+  if (in_step)
+    if (const auto op = c10::Dispatcher::singleton().findSchema({std::string(kRunAsWritten), ""}))
+      op->typed<void(c10::string_view)>().call(
+          fmt::format("{} is a backward function of the program's own in C++", name));
+  if (!Spills::on()) return nullptr;
+  auto gradients = std::make_unique<Gradients>();
+  for (const c10::IValue& one : node.inputs())
+    for_each_tensor(one, form_of(one), [&](const at::Tensor& tensor) {
+      // mutant: spills-gradients
+      if (tensor.defined() && tensor.has_storage()) gradients->there.emplace_back(tensor.storage());
+    });
+  return gradients;
 }
+
+void ends(const at::RecordFunction& /*node*/, at::ObserverContext* /*gradients*/) {}
 
 }  // namespace
 
@@ -53,8 +71,9 @@ void watch_backward_nodes() {
   // For all threads, and for good: a step may begin or end within a backward pass, whose list of
   // callbacks for one thread is a copy.
   std::call_once(once, [] {
-    at::addGlobalCallback(
-        at::RecordFunctionCallback(begins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+    at::addGlobalCallback(at::RecordFunctionCallback(begins, ends)
+                              .needsInputs(true)
+                              .scopes({at::RecordScope::BACKWARD_FUNCTION}));
   });
 }
 

@@ -43,7 +43,10 @@ inline constexpr std::string_view kSetAside = "berth::set_aside";
 
 // berth::run_as_written(str why) -> (): the rest of the step needs tensors with bytes.
 inline constexpr std::string_view kRunAsWritten = "berth::run_as_written";
-// So, too, and a profiler begins.
+// berth::run_within() -> (), which Python defines: compiled graphs, and calls of libtorch's that
+// take pointers and keep none.
+inline constexpr std::string_view kRunWithin = "berth::run_within";
+// As kRunAsWritten, and a profiler begins.
 inline constexpr std::string_view kBeginProfile = "berth::begin_profile";
 
 // berth::watch_backward() -> (): a library is there that may have backward functions of its own

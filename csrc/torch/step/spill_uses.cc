@@ -1,4 +1,5 @@
 // Spills::Use: who uses which tensors meanwhile, and the turns of operators.
+#include "csrc/torch/step/byte_access.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/record.h"
 #include "csrc/torch/step/spills.h"
@@ -158,22 +159,34 @@ void Spills::Use::end() noexcept {
 }
 
 void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
-  const std::size_t results = op.schema().returns().size();
-  if (results > stack.size()) return;
-  c10::SmallVector<c10::StorageImpl*, 4> storages;
-  for (const c10::IValue& value : last_of(stack, results))
-    for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
+  const auto& returns = op.schema().returns();
+  if (returns.size() > stack.size()) return;
+  // Who makes it may keep its address: an operator that nobody knows, and one around this one.
+  const auto keeps = [](const c10::OperatorHandle& maker) {
+    return facts_of(maker).opaque && !facts_of(maker).resizes;
+  };
+  bool inside = false;
+  for (const Use* one = outer_; one != nullptr; one = one->outer_)
+    inside =
+        inside || (one->op_ && keeps(*one->op_) && one->op_->operator_name().name != kRunWithin);
+  c10::SmallVector<std::pair<c10::StorageImpl*, bool>, 4> storages;  // and whether it stays
+  const auto results = last_of(stack, returns.size());
+  for (std::size_t n = 0; n < results.size(); ++n) {
+    // mutant: spills-made-inside
+    const bool stays = keeps(op) || (inside && returns[n].alias_info() == nullptr);
+    for_each_tensor(results[n], form_of(results[n]), [&](const at::Tensor& tensor) {
       for_each_storage(tensor, [&](const c10::Storage& storage) {
-        storages.push_back(storage.unsafeGetStorageImpl());
+        storages.emplace_back(storage.unsafeGetStorageImpl(), stays);
       });
     });
+  }
   Spills& spills = get();
   const std::lock_guard lock(spills.mutex_);
-  for (c10::StorageImpl* const one : storages) {
-    Entry* const entry = spills.find_or_add(*one);
+  for (const auto& [storage, stays] : storages) {
+    Entry* const entry = spills.find_or_add(*storage);
     if (entry == nullptr) continue;
     spills.note_stream(*entry);
-    entry->stays |= facts_of(op).opaque && !facts_of(op).resizes;
+    entry->stays |= stays;
     if (keeper() == nullptr) continue;
     ++entry->uses;
     used_.push_back(entry);
