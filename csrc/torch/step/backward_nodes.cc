@@ -12,9 +12,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -67,14 +67,13 @@ void ends(const at::RecordFunction& /*node*/, at::ObserverContext* /*gradients*/
 }  // namespace
 
 void watch_backward_nodes() {
-  static std::once_flag once;
+  static std::atomic<bool> watched{false};
+  if (watched.exchange(true)) return;
   // For all threads, and for good: a step may begin or end within a backward pass, whose list of
   // callbacks for one thread is a copy.
-  std::call_once(once, [] {
-    at::addGlobalCallback(at::RecordFunctionCallback(begins, ends)
-                              .needsInputs(true)
-                              .scopes({at::RecordScope::BACKWARD_FUNCTION}));
-  });
+  at::addGlobalCallback(at::RecordFunctionCallback(begins, ends)
+                            .needsInputs(true)
+                            .scopes({at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 void watch_backward_nodes_of_operators() {
