@@ -423,6 +423,18 @@ TEST_CASE("Data decide shapes that were equal by chance where they decide others
   CHECK(stats.scheduled == kSteps - 2);
 }
 
+TEST_CASE("A view of nothing may begin behind the end of its storage", "[step]") {
+  const auto stats = as_eager([] {
+    return [](int) {
+      const Tensor x = torch::randn({8, 8}).mul(2);
+      return x.narrow(0, 8, 0).narrow(1, 2, 3).gt(0).sum() + x.sum();
+    };
+  });
+  CAPTURE(stats.to_json());
+  CHECK(stats.refused == 0);
+  CHECK(stats.scheduled == kSteps - 2);
+}
+
 TEST_CASE("Steps of too many operators are recorded more and more rarely", "[step]") {
   berth::torch::StepProgram program(waiting());
   Tensor x = torch::zeros({1});

@@ -160,8 +160,9 @@ class Builder {
       if (operand.storage == kNoStorage) continue;
       const std::size_t item = operand.type.itemsize();
       one.storage = operand.storage;
-      one.offset = static_cast<Bytes>(operand.offset) * item;
       one.bytes = at::detail::computeStorageNbytes(operand.sizes, operand.strides, item);
+      // A view of nothing may begin behind the end.
+      if (one.bytes > 0) one.offset = static_cast<Bytes>(operand.offset) * item;
     }
     for (const std::uint32_t operand : call.writes) step.operands[operand].writes = true;
     for (const std::uint32_t operand : call.aside) step.operands[operand].aside = true;
