@@ -126,7 +126,7 @@ def main(argv):
         argv,
         arguments,
         "Spilled: bytes that one step sends to the host, the second one (as recorded) and the last one (scheduled). "
-        "Copied: by the schedule itself.",
+        "Offloaded: by the schedule itself.",
         [
             "model",
             "limit",

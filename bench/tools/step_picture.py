@@ -7,7 +7,7 @@ import statistics
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 480, 320, 64, 40, 20, 56
 COLUMNS, MARGIN, LEGEND_ROW, LEGEND_COLUMNS = 2, 10, 22, 4
 MOST = 1.5  # time, of eager: what takes longer stands at the upper edge, with its number
-# By the engine that a row's label begins with: color and mark. What orders alone and what copies have the color of what they belong to.
+# By the engine that a row's label begins with: color and mark. What orders alone and what offloads have the color of what they belong to.
 STYLES = {
     "eager": ("#111111", "square"),
     "checkpoint": ("#8a8a8a", "square"),

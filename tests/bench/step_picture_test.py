@@ -67,7 +67,7 @@ class Picture(unittest.TestCase):
 
     def test_what_takes_long_stands_at_the_upper_edge_with_its_number(self):
         panel = drawn(
-            [row("eager", 100, 1), row("vdnn with copies, 60 %", 60, 3.2), row("dymem with copies, 60 %", 60, 2.1)]
+            [row("eager", 100, 1), row("vdnn with offload, 60 %", 60, 3.2), row("dymem with offload, 60 %", 60, 2.1)]
         )
         self.assertEqual([one for one in words(panel) if one.endswith(" x")], ["3.2 x", "2.1 x"])
         heights = [float(one.get("y")) for one in panel.iter(f"{SVG}text") if one.text.endswith(" x")]
