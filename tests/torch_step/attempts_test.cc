@@ -46,6 +46,15 @@ TEST_CASE("Steps that never repeat are tried more seldom, and found when they re
   CHECK(tries_of(attempts, 200, [](int) { return true; }) == 200);
 }
 
+TEST_CASE("After a try that led to something distances begin anew", "[step][attempts]") {
+  Attempts attempts;
+  (void)tries_of(attempts, 1000, [](int) { return false; });
+  while (!attempts.due()) continue;
+  attempts.succeeded();
+  // Its credit, a step apart, two steps apart.
+  CHECK(tries_of(attempts, 4 + 2 + 3, [](int) { return false; }) == 4 + 2);
+}
+
 TEST_CASE("Where one in five steps is known each is tried", "[step][attempts]") {
   Attempts attempts;
   CHECK(tries_of(attempts, 1000, [](int step) { return step % 5 == 4; }) == 1000);
