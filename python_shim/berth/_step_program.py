@@ -108,7 +108,7 @@ def pure(name: str) -> None:
     _pure.add(name)
 
 
-_COPY_IF_NEEDED = (1 << 64) - 1  # StepProgramOptions::kOffloadIfNeeded
+_OFFLOAD_IF_NEEDED = (1 << 64) - 1  # StepProgramOptions::kOffloadIfNeeded
 
 _UNITS = {
     "": 1,
@@ -262,7 +262,7 @@ class StepProgram:
         self._watch = Watch()
         share = _share(memory_budget)
         if copy_rate is None:
-            copy_rate = _COPY_IF_NEEDED
+            copy_rate = _OFFLOAD_IF_NEEDED
         elif isinstance(copy_rate, bool) or not isinstance(copy_rate, int) or not 0 <= copy_rate <= 10**15:
             raise UsageError(f"copy_rate is {copy_rate!r}; bytes a second from 0 to {10**15} are wanted")
         if time_budget is not None and not time_budget >= 0:

@@ -51,9 +51,9 @@ void run_kernel_told(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c1
 // How: each operator has a boxed kernel on the dispatch key ZeroTensor. The key lies right below
 // autograd, and no ordinary tensor carries it. The tap adds it to the thread's set, which autograd
 // hands on. Kernels that were on the key before serve calls whose tensors carry it. The first tap
-// registers the kernels, in some milliseconds; later ones add operators that were loaded since.
-// They cost nothing on threads without a tap. A process that is forked in a step has no tap: there
-// everything runs as it is.
+// registers the kernels, in some milliseconds. Operators that are loaded later get theirs with the
+// next tap, or with the next call that a tap sees. They cost nothing on threads without a tap. A
+// process that is forked in a step has no tap: there everything runs as it is.
 class Tap {
  public:
   // Requires: active() is false.
