@@ -97,7 +97,7 @@ class Referee {
       case Place::kUnborn:
         return what + ", which is not made yet";
       case Place::kHost:
-        return fmt::format("{}, which was copied out at step {}", what, state.since);
+        return fmt::format("{}, which was offloaded at step {}", what, state.since);
       case Place::kDropped:
         return fmt::format("{}, which was dropped at step {}", what, state.since);
       case Place::kDevice:
@@ -402,7 +402,7 @@ class Referee {
 
   void copy_out(const ScheduleStep& step) {
     const BufferId buffer = step.buffer;
-    check_there(buffer, "copies out");
+    check_there(buffer, "offloads");
     State& state = states_[buffer];
     const Bytes bytes = storage_of(buffer).bytes;
     BERTH_CHECK(!state.moves || step.host_offset == Buffer::kNoOffset, kInput,
@@ -422,7 +422,7 @@ class Referee {
     // mutant: referee-copied
     leaving_.push_back({out_end_, bytes, state.offset});
     if (state.offset != Buffer::kNoOffset && bytes != 0) taken_.at(state.offset).leaving = true;
-    verdict_.offloaded_bytes = sum(verdict_.offloaded_bytes, bytes, "bytes copied out");
+    verdict_.offloaded_bytes = sum(verdict_.offloaded_bytes, bytes, "offloaded bytes");
     if (state.moves) {
       state.on_host = state.holds;
     } else {
@@ -459,7 +459,7 @@ class Referee {
 
   void copy_in(BufferId buffer) {
     State& state = states_[buffer];
-    BERTH_CHECK(state.place == Place::kHost, kInput, "{} copies in {}", who(), with_state(buffer));
+    BERTH_CHECK(state.place == Place::kHost, kInput, "{} reloads {}", who(), with_state(buffer));
     bear(buffer);
     const Bytes bytes = storage_of(buffer).bytes;
     // mutant: referee-reload
@@ -469,7 +469,7 @@ class Referee {
     state.ready = in_end_;
     if (state.host_offset != Buffer::kNoOffset && bytes != 0)
       host_taken_.at(state.host_offset).free_at = in_end_;
-    verdict_.reloaded_bytes = sum(verdict_.reloaded_bytes, bytes, "bytes copied in");
+    verdict_.reloaded_bytes = sum(verdict_.reloaded_bytes, bytes, "reloaded bytes");
     if (!state.moves) host_ -= bytes;
   }
 

@@ -491,7 +491,7 @@ TEST_CASE("What is recomputed and what is offloaded is shown with its cost", "[c
   const Ran refused = run_berth({"verify", folder / "wrong.schedule", folder / "x.json"});
   REQUIRE(refused.code == 1);
   REQUIRE_THAT(refused.err, Contains("step 5: operator 2 (last) reads version 1 of storage 2 in "
-                                     "buffer 2, which was copied out at step 3"));
+                                     "buffer 2, which was offloaded at step 3"));
   // A flipped bit.
   std::string damaged = read_text(folder / "x.schedule");
   damaged[100] = static_cast<char>(damaged[100] ^ 1);

@@ -162,14 +162,14 @@ TEST_CASE("Each kind of damage to a schedule is named", "[graph][referee]") {
        "step 9: the schedule drops buffer 0 of storage 0, which is resident"},
       {"a resident that does not come back",
        [](Schedule& s) { s.steps[9] = step_of(Kind::kOffload, 0); },
-       "at the end buffer 0, which was copied out at step 9, and the resident began on the device"},
+       "at the end buffer 0, which was offloaded at step 9, and the resident began on the device"},
       {"a resident that comes and stays",
        [](Schedule& s) { s.steps.insert(s.steps.begin(), step_of(Kind::kReload, 0)); },
        "at the end buffer 0, which holds version 1 of storage 0 since step 9, and the resident "
        "began on the host"},
       {"a resident that is used while it is away",
        [](Schedule& s) { s.steps[7] = step_of(Kind::kOffload, 0); },
-       "step 8: operator 4 (u) reads version 0 of storage 0 in buffer 0, which was copied out at "
+       "step 8: operator 4 (u) reads version 0 of storage 0 in buffer 0, which was offloaded at "
        "step 7"},
       {"a resident with a place on the host",
        [](Schedule& s) {
@@ -178,14 +178,14 @@ TEST_CASE("Each kind of damage to a schedule is named", "[graph][referee]") {
        },
        "step 9: the schedule gives buffer 0 a place on the host, storage 0 is resident"},
       {"a read of what is away", [](Schedule& s) { s.steps[4] = step_of(Kind::kOffload, 3); },
-       "step 5: operator 3 (h) reads version 2 of storage 2 in buffer 3, which was copied out at "
+       "step 5: operator 3 (h) reads version 2 of storage 2 in buffer 3, which was offloaded at "
        "step 4"},
       {"a write over what is being copied out",
        [](Schedule& s) { s.steps[1] = step_of(Kind::kOffload, 2), s.steps[2].writes[0] = 2; },
-       "step 2: operator 0 (f) writes version 1 of storage 2 into buffer 2, which was copied out "
+       "step 2: operator 0 (f) writes version 1 of storage 2 into buffer 2, which was offloaded "
        "at step 1"},
       {"a copy in of what is there", [](Schedule& s) { s.steps[4] = step_of(Kind::kReload, 3); },
-       "step 4: the schedule copies in buffer 3, which holds version 2 of storage 2 since step 3"},
+       "step 4: the schedule reloads buffer 3, which holds version 2 of storage 2 since step 3"},
       {"a random operator that runs again",
        [](Schedule& s) { s.steps.insert(s.steps.begin() + 6, s.steps[5]); },
        "step 6: operator 3 (h) is recomputed: it is random"},
