@@ -54,13 +54,13 @@ class Referee {
     std::size_t since = kBeginning;         // the step that made it so
     std::size_t births = 0;                 // on the device
     Bytes offset = Buffer::kNoOffset;       // of the last of them
-    Bytes host_offset = Buffer::kNoOffset;  // of its last copy out
-    std::uint64_t ready = 0, away = 0;      // when its last copy in and its last copy out end
+    Bytes host_offset = Buffer::kNoOffset;  // of its last offload
+    std::uint64_t ready = 0, away = 0;      // when its last reload and its last offload end
     // Of a resident that is copied: where it begins, and what the host's copy holds.
     bool moves = false, begins_on_host = false;
     std::optional<ValueId> on_host = {};
   };
-  struct Leaving {  // bytes that are being copied out
+  struct Leaving {  // bytes that are being offloaded
     std::uint64_t end = 0;
     Bytes bytes = 0, offset = 0;
   };
@@ -73,7 +73,7 @@ class Referee {
   struct TakenOnHost {
     Bytes end = 0;
     BufferId buffer = 0;
-    std::optional<std::uint64_t> free_at;  // when its copy in ends; nothing: it is there
+    std::optional<std::uint64_t> free_at;  // when its reload ends; nothing: it is there
   };
 
   // Words.
@@ -433,7 +433,7 @@ class Referee {
     state.host_offset = step.host_offset;
   }
 
-  // Takes bytes of the host's arena, as soon as they were copied in from.
+  // Takes bytes of the host's arena, as soon as they were reloaded from.
   void take_on_host(const ScheduleStep& step) {
     const Bytes bytes = storage_of(step.buffer).bytes, offset = step.host_offset;
     BERTH_CHECK(offset <= schedule_.host_bytes && bytes <= schedule_.host_bytes - offset, kInput,
@@ -511,7 +511,7 @@ class Referee {
   std::map<Bytes, Taken> taken_;               // of the arena
   std::map<Bytes, TakenOnHost> host_taken_;    // of the host's
   Bytes outside_ = 0, inside_ = 0, host_ = 0;  // on the device but the arena, in the arena, away
-  // When the last run, copy out and copy in end, and what the copies out have not freed yet.
+  // When the last run, offload and reload end, and what the offloads have not freed yet.
   std::uint64_t now_ = 0, out_end_ = 0, in_end_ = 0;
   std::deque<Leaving> leaving_;
 };

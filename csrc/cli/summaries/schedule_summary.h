@@ -58,7 +58,7 @@ class ScheduleSummary {
   graph::Verdict after_, before_;                // of the schedule, of the step as recorded
   std::optional<double> fragmentation_;          // of the arena, where all lies in it
   std::vector<Bytes> live_before_, live_after_;  // by run
-  std::string peak_operator_;  // that runs at the peak; empty where a copy in reaches it
+  std::string peak_operator_;  // that runs at the peak; empty where a reload reaches it
   Bytes peak_workspace_ = 0;
   std::vector<Holder> largest_;  // at the peak, ten, largest first; no residents
   std::vector<Again> again_;     // by time, longest first

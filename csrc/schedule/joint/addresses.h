@@ -26,11 +26,11 @@ struct AddressOptions {
   unsigned threads = 1;                       // 0: one a core
   const std::atomic<bool>* cancel = nullptr;  // set by any thread: the best so far is taken
   std::function<void(const PlaceProgress&)> progress = {};  // as PlaceOptions has it
-  graph::CopyRates rates = {};                              // say when copies out have ended
+  graph::CopyRates rates = {};                              // say when offloads have ended
 };
 
 // Gives all that a schedule has on the device but its residents a place in one arena: each birth of
-// each buffer and each workspace (ScheduleStep::workspace_offset); and each copy out a place in an
+// each buffer and each workspace (ScheduleStep::workspace_offset); and each offload a place in an
 // arena of the host (ScheduleStep::host_offset). Any places that were there before are replaced.
 // Sets Schedule::arena_bytes and Schedule::host_bytes; the budget, which also holds the residents,
 // is for the caller to compare: resident + arena_bytes.

@@ -64,7 +64,7 @@ class LifetimeWalk {
   struct State {
     std::size_t lifetime = kNone;       // the last one's
     std::size_t on_host = kNone;        // the last one's there
-    std::uint64_t ready = 0, away = 0;  // when its last copy in and its last copy out end
+    std::uint64_t ready = 0, away = 0;  // when its last reload and its last offload end
     bool on_host_too = false;           // of a resident: the same version
   };
   struct Leaving {  // by a copy
@@ -179,7 +179,7 @@ class LifetimeWalk {
     if (is_resident(buffer)) return;
     coming_.push_back({in_end_, state.on_host});
   }
-  // Ends what was copied in from the host by then.
+  // Ends what was reloaded from the host by then.
   void clear_host(std::uint64_t now) {
     // mutant: copies-host
     while (!coming_.empty() && coming_.front().end <= now) {
@@ -195,9 +195,9 @@ class LifetimeWalk {
   const graph::CopyRates& rates_;
   Lifetimes result_;
   std::uint64_t tick_ = 0;
-  Bytes resident_ = 0, live_ = 0;  // live_: the others, what is being copied out included
+  Bytes resident_ = 0, live_ = 0;  // live_: the others, what is being offloaded included
   std::vector<State> buffers_;
-  // When the last run, copy out and copy in end, and what the copies out have not freed yet.
+  // When the last run, offload and reload end, and what the offloads have not freed yet.
   std::uint64_t now_ = 0, out_end_ = 0, in_end_ = 0;
   std::deque<Leaving> leaving_, coming_;  // from the device, from the host
   Bytes host_ = 0;

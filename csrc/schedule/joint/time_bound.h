@@ -17,8 +17,8 @@ namespace berth::schedule {
 //
 // While v runs first, let X be the operators that have run: all that v depends on, neither v nor
 // what depends on v, and with each operator all that it depends on. A value made in X that one
-// outside of X reads is on the device then, or its maker runs once more later, or it was copied out
-// before and is copied in later. So is, in turn, what such a run reads. Each byte on the device
+// outside of X reads is on the device then, or its maker runs once more later, or it was offloaded
+// before and is reloaded later. So is, in turn, what such a run reads. Each byte on the device
 // that is not there for v itself has a price p, and so has, as a credit, each byte that the budget
 // leaves beside v. What is not above the budget costs no more than nothing, so for every p
 //

@@ -17,7 +17,7 @@ using Page = std::uint32_t;  // a buffer that moves, by its number here
 // In the place of a step: none.
 constexpr std::size_t kNone = ~std::size_t{0};
 
-// Of the largest page: parts that copies in may take ahead of their use, and what is too small to
+// Of the largest page: parts that reloads may take ahead of their use, and what is too small to
 // leave.
 constexpr std::array<Bytes, 6> kAhead = {0, 1, 2, 4, 8, 16};
 constexpr std::array<Bytes, 2> kSmaller = {16, ~Bytes{0}};

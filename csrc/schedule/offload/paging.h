@@ -14,9 +14,9 @@ namespace berth::schedule::offload {
 // A schedule that copies buffers to the host while no operator uses them. `schedule` copies none of
 // the movable ones. Of the `movable` storages, residents and those of the step, those of at least
 // `least_bytes` leave. Those leave first that are used last, for residents among the uses of this
-// step and of the next (L. A. Belady, IBM Systems Journal 5(2), 1966). A copy out begins behind the
-// last use before it. A copy in begins so early that it ends before the use, as far as there is
-// room for its bytes. So that there is room, `ahead` bytes of the budget are left to copies in.
+// step and of the next (L. A. Belady, IBM Systems Journal 5(2), 1966). An offload begins behind the
+// last use before it. A reload begins so early that it ends before the use, as far as there is
+// room for its bytes. So that there is room, `ahead` bytes of the budget are left to reloads.
 // What the schedule does not drop stays from its last use on.
 //
 // The result is empty where what one operator uses and what stays exceed the budget. Otherwise it

@@ -34,7 +34,7 @@ struct OffloadResult {
   std::uint64_t simulations = 0;
 };
 
-// Decides for each value whether it is kept, copied out or recomputed, so that the step fits
+// Decides for each value whether it is kept, offloaded or recomputed, so that the step fits
 // machine.budget and takes little time. Always returns a plan: where none fits, one with little
 // excess. For the same budget of simulations "auto" is never slower than "offload" and "recompute"
 // alone. `problem` was derived. Throws Error(kUsage) for an unknown engine.

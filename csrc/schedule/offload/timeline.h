@@ -26,7 +26,7 @@ struct RunTime {
   std::uint64_t start = 0, end = 0, stall = 0;  // ns; stall: from the end of the one before
   Bytes live = 0;                               // on the device while it runs
   Cause cause = Cause::kPrevious;
-  Value awaited = kNobody;  // whose reload, or whose copy out
+  Value awaited = kNobody;  // whose reload, or whose offload
 };
 
 struct CopyTime {

@@ -21,7 +21,7 @@ namespace berth::torch::step {
 // On the CPU the host is memory of its own kind, and a copy is there when the call returns. Devices
 // copy on two streams beside the current one, one each way, with an event for each of these: a copy
 // out waits for what was asked of the current stream before; its storage goes only when the current
-// stream has waited for it, so that nobody gets its bytes before; a copy in waits for the copy out
+// stream has waited for it, so that nobody gets its bytes before; a reload waits for the offload
 // that it brings back, and for what was asked of the current stream before, which may still use the
 // bytes that it writes; who takes them waits for it. Host memory is pinned.
 //
@@ -47,7 +47,7 @@ class HostCopies {
   void begin_without(const c10::Storage& storage);
   // Counts one that the schedule has and that is not made.
   void skip_out() { leaving_.emplace_back(); }
-  // Lets go of the storages of the first `count` copies out, of all that there were.
+  // Lets go of the storages of the first `count` offloads, of all that there were.
   void end_outs(std::size_t count);
   // Of all of them.
   void end() { end_outs(ended_ + leaving_.size()); }
@@ -55,7 +55,7 @@ class HostCopies {
   [[nodiscard]] bool has(BufferNumber buffer) const { return away_.contains(buffer); }
   // A storage with the buffer's bytes, for whom wait_for() is called before.
   [[nodiscard]] c10::Storage in(BufferNumber buffer);
-  // The current stream waits until the bytes of a copy in have come; nothing where they have.
+  // The current stream waits until the bytes of a reload have come; nothing where they have.
   void wait_for(BufferNumber buffer);
   // The bytes on the host are wanted no more.
   void drop(BufferNumber buffer) { away_.erase(buffer); }
@@ -71,7 +71,7 @@ class HostCopies {
   };
   std::unordered_map<BufferNumber, Away> away_;
   std::deque<std::shared_ptr<LeavingBlock>> leaving_;  // null: nothing waits for it
-  std::size_t ended_ = 0;                              // copies out whose storages are gone
+  std::size_t ended_ = 0;                              // offloads whose storages are gone
   struct Arriving {
     c10::Storage storage;
     std::shared_ptr<c10::Event> in;

@@ -39,7 +39,7 @@ struct Instruction {
   };
   std::vector<Made> made = {};  // versions of storages
   bool again_later = false;     // the call runs again, by a later instruction
-  // Of kRun and kReload: so many copies out, of all before, must have ended, so that there is room.
+  // Of kRun and kReload: so many offloads, of all before, must have ended, so that there is room.
   std::uint32_t outs_ended = 0;
   // Of the others, and of a kRun whose result takes the bytes of an operand: where those are, and
   // the storage that has them until now; kNoStorage: nothing is taken.

@@ -234,7 +234,7 @@ ProgramGraph graph_of(const Program& program, Bytes alignment, const GraphForm& 
 
 namespace {
 
-// Counts what is on the device along a schedule, to say how many copies out must have ended before
+// Counts what is on the device along a schedule, to say how many offloads must have ended before
 // what follows them has room: none as long as there is room beside them.
 class Room {
  public:
@@ -246,7 +246,7 @@ class Room {
         bear(static_cast<graph::BufferId>(n));
   }
 
-  // The copies out that must have ended before the step, of all so far.
+  // The offloads that must have ended before the step, of all so far.
   std::uint32_t before(const graph::ScheduleStep& step) {
     using Kind = graph::ScheduleStep::Kind;
     switch (step.kind) {
@@ -297,7 +297,7 @@ class Room {
   const Bytes most_;
   std::vector<bool> there_;    // by buffer
   Bytes live_ = 0;             // with what leaves
-  std::deque<Bytes> leaving_;  // of copies out that need not have ended
+  std::deque<Bytes> leaving_;  // of offloads that need not have ended
   std::uint32_t ended_ = 0;
 };
 
