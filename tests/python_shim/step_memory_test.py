@@ -88,12 +88,12 @@ print(program.stats().scheduled >= 5, program.stats().last_refusal)
         program = (
             TRAINS
             + """
-device, lengths, early = sys.argv[1], [int(one) for one in sys.argv[2].split(",")], sys.argv[3] == "early"
+device, lengths, early, engine = sys.argv[1], [int(one) for one in sys.argv[2].split(",")], sys.argv[3] == "early", sys.argv[4]
 berth.install(device)
 now = lambda: berth.stats(0) if device == "cuda" else berth.stats()
 net = Net().to(device)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
-program = berth.StepProgram("75%", plan_wait=1e9)
+program = berth.StepProgram(sys.argv[5], engine=engine, copy_rate=2 * 10**10, plan_wait=1e9)
 first, shares = set(), []
 for step in range(9 * len(lengths)):
     ids = torch.randint(50, (64, lengths[step % len(lengths)])).to(device)
@@ -109,19 +109,23 @@ for step in range(9 * len(lengths)):
     if made == len(lengths) and ids.shape not in first:  # all have their schedules
         first.add(ids.shape)
         shares.append((now().hits - before.hits) / (now().requests - before.requests))
-assert len(shares) == len(lengths) and program.stats().diverged <= len(lengths), (shares, program.stats())
+stats = program.stats()
+assert len(shares) == len(lengths) and stats.diverged <= len(lengths), (shares, stats)
+assert (stats.offloaded_bytes > 0) == (engine == "offload"), stats
 assert device == "cpu" or now().reserved_peak < 1.05 * now().live_peak + 2**23, now()
 print(*(round(one, 2) for one in shares))
 """
         )
-        for device, lengths, zeroed, least in (
-            ("cuda", "64", "early", 0.95),
-            ("cuda", "64", "late", 0.95),
-            ("cuda", "64,48", "early", 0.95),
-            ("cpu", "64", "early", 0.95),
+        for device, lengths, zeroed, engine, budget, least in (
+            ("cuda", "64", "early", "recompute", "75%", 0.95),
+            ("cuda", "64", "late", "recompute", "75%", 0.95),
+            ("cuda", "64,48", "early", "recompute", "75%", 0.95),
+            # What is offloaded is there until its copy has ended.
+            ("cuda", "64", "early", "offload", "60%", 0.98),
+            ("cpu", "64", "early", "recompute", "75%", 0.95),
         ):
-            with self.subTest(device=device, lengths=lengths, zeroed=zeroed):
-                shares = [float(one) for one in self.python(program, device, lengths, zeroed).split()]
+            with self.subTest(device=device, lengths=lengths, zeroed=zeroed, engine=engine):
+                shares = [float(one) for one in self.python(program, device, lengths, zeroed, engine, budget).split()]
                 self.assertGreaterEqual(min(shares), least)
 
     def test_steps_of_many_shapes_leave_their_gradients_at_planned_addresses(self):

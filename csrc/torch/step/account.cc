@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -144,6 +145,7 @@ class Account {
     }
     for (const StorageNumber one : instructions.begin_on_host)
       if (moves_[one]) send(one, instructions.first_of[one]);
+    leaving_.clear();
     ledger_.begin();
     ask_for_batch();
   }
@@ -153,6 +155,7 @@ class Account {
       if (program_.calls[call].host_read || program_.calls[call].checked) run_through(call);
     body_at(static_cast<std::uint32_t>(program_.calls.size()));
     for (; next_ < instructions_.list.size(); ++next_) step(instructions_.list[next_]);
+    leaving_.clear();
     for (StorageNumber one = 0; one < buffers_.storages(); ++one)
       if (buffers_.holder(one) != kNoBuffer && needed(one)) copy_in(buffers_.holder(one));
     memory_.peak = memory_.resident + ledger_.most();
@@ -258,14 +261,15 @@ class Account {
         drop(buffer);
         return;
       case Instruction::Kind::kOffload:
-        if (is_resident(instruction.storage)) {
+        if (is_resident(instruction.storage))
           send(instruction.storage, buffer);
-          return;
-        }
-        if (!buffers_[buffer] || from_outside(instruction.storage)) return;
-        leave(buffer);
+        else if (!buffers_[buffer] || from_outside(instruction.storage))
+          leaving_.emplace_back();
+        else
+          leave(buffer);
         return;
       case Instruction::Kind::kReload:
+        end_offloads(instruction.outs_ended);
         copy_in(buffer);
         if (is_resident(instruction.storage) && !of_body_[instruction.storage])
           of_body_[instruction.storage] = buffers_[buffer];
@@ -281,13 +285,21 @@ class Account {
   }
   // The storage of somebody else, who has none of its bytes meanwhile.
   void send(StorageNumber storage, BufferNumber buffer) {
-    if (!buffers_[buffer]) return;
     of_body_[storage] = {};
-    leave(buffer);
+    if (buffers_[buffer])
+      leave(buffer);
+    else
+      leaving_.emplace_back();
   }
+  // On a device the bytes are there until the copy has ended. Those on the CPU are copied at once.
   void leave(BufferNumber buffer) {
     away_[buffer] = buffers_[buffer].bytes();
-    buffers_[buffer] = {};
+    Ledger::Share memory = std::exchange(buffers_[buffer], {});
+    const bool at_once = program_.storages[buffers_.holds(buffer)].device.is_cpu();
+    leaving_.push_back(at_once ? Ledger::Share() : std::move(memory));
+  }
+  void end_offloads(std::uint32_t count) {
+    for (; offloads_ended_ < count && !leaving_.empty(); ++offloads_ended_) leaving_.pop_front();
   }
 
   void copy_in(BufferNumber buffer) {
@@ -341,6 +353,7 @@ class Account {
     const bool again = ran_[instruction.call];
     ran_[instruction.call] = true;
     if (call.by_body) return;
+    if (!call.barrier) end_offloads(instruction.outs_ended);
     if (call.on_side()) {
       // What it asks for is of another lane.
       for_each_made(
@@ -400,6 +413,8 @@ class Account {
   std::uint32_t body_ = 0;  // calls that the body has made
   Buffers<Ledger::Share> buffers_;
   std::vector<Bytes> away_;             // by buffer: on the host
+  std::deque<Ledger::Share> leaving_;   // copies that have begun; empty: which have ended
+  std::uint32_t offloads_ended_ = 0;    // of those of the step
   std::vector<Ledger::Share> of_body_;  // by storage
   // By storage: not there when the step begins. A room that the body fills, a number of its own, or
   // what a barrier leaves.
