@@ -81,7 +81,7 @@ rows, width = (8, 96) if device == "cpu" else (8, 384)
 net = Net(width).to(device)
 optimizer = torch.optim.AdamW(net.parameters(), foreach=variant == "lists")
 program = program_of()
-losses, spilled = [], []
+losses, spilled, missed = [], [], []
 for step in range(int(os.environ.get("STEPS", 10))):
     ids = torch.randint(200, (rows, 64), device=device)
     with program.step():
@@ -91,9 +91,11 @@ for step in range(int(os.environ.get("STEPS", 10))):
         optimizer.step()
     losses.append(loss.item().hex())
     spilled.append(program.stats().spilled_out)
+    if limit:
+        missed.append(berth.stats(device).misses_busy + berth.stats(device).misses_size)
 stats = program.stats()
 there = berth.stats(device).live if limit else 0  # between steps
-said(losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]), spilled=spilled, there=there,
+said(missed=missed, losses=losses, state=digest(state_of(net, optimizer)), generator=digest([torch.get_rng_state()]), spilled=spilled, there=there,
      offloaded=stats.offloaded_bytes, host_peak=stats.host_peak, predicted=stats.predicted_peak, recorded=stats.recorded_peak, scheduled=stats.scheduled, refined=stats.refined, not_met=stats.budget_not_met)
 """
 )

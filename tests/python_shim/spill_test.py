@@ -114,6 +114,9 @@ class Spills(SpillCase):
                 self.assertGreater(found["offloaded"], 0)
                 self.assertLess(found["there"], 148 << 20)
                 self.assertGreaterEqual(found["scheduled"], 16)
+                # What kernels ask for is known though tensors left meanwhile: of three steps by a schedule, 245 requests each.
+                if variant == "elements":
+                    self.assertLess(found["missed"][5], 20)
                 # On a machine with other work a step has few MiB too little now and then: times are others, and a plan
                 # of addresses comes meanwhile. Most steps have enough.
                 last = found["spilled"][9:]

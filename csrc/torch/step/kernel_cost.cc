@@ -1,7 +1,6 @@
 #include "csrc/torch/step/kernel_cost.h"
 
 #include "csrc/torch/shared/backend.h"
-#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -35,7 +34,15 @@ class KernelCost::Memory final : public MemoryListener {
     }
   }
   [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
-  [[nodiscard]] bool complete() const noexcept { return made_ <= kMostRequests; }
+  void left(const void* block) noexcept override {
+    ++left_;
+    own_left_ |= blocks_.contains(const_cast<void*>(block));
+  }
+  // `left`: so many blocks have left since it began, of all threads. One that the kernel made has
+  // no address then, or that of another by now.
+  [[nodiscard]] bool complete(std::uint64_t left) const noexcept {
+    return made_ <= kMostRequests && left == left_ && !own_left_;
+  }
   // Which request made the block that is held there; null where none did.
   [[nodiscard]] KernelRequest* find(const void* block) {
     const auto found = blocks_.find(const_cast<void*>(block));
@@ -51,6 +58,8 @@ class KernelCost::Memory final : public MemoryListener {
     std::size_t request = 0;
   };
   std::size_t made_ = 0;
+  std::uint64_t left_ = 0;  // while this thread made room
+  bool own_left_ = false;
   std::unordered_map<void*, Block> blocks_;
 };
 
@@ -82,13 +91,13 @@ void offer_stream_wait(StreamWait wait) noexcept {
 KernelCost::KernelCost(c10::ArrayRef<c10::IValue> values)
     : memory_(std::make_shared<Memory>()), guard_(memory_) {
   wait_for_devices(values);
-  spilled_ns_ = Spills::get().figures().ns;
+  before_ = Spills::get().figures();
   elapsed_ = {};
 }
 
 std::uint64_t KernelCost::ns(c10::ArrayRef<c10::IValue> results) const {
   wait_for_devices(results);
-  const std::uint64_t spilled = Spills::get().figures().ns - spilled_ns_;
+  const std::uint64_t spilled = Spills::get().figures().ns - before_.ns;
   const std::uint64_t all = elapsed_.ns();
   return all - std::min(all, spilled);
 }
@@ -103,8 +112,7 @@ std::uint32_t KernelCost::request_of(const void* block) const {
 }
 
 std::vector<KernelRequest> KernelCost::requests(c10::ArrayRef<c10::IValue> results) const {
-  // What left meanwhile has no address, or that of another by now.
-  if (!memory_->complete() || Spills::get().figures().ns != spilled_ns_) return {};
+  if (!memory_->complete(Spills::get().figures().left - before_.left)) return {};
   std::uint32_t number = 0;
   for (const c10::IValue& value : results)
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {

@@ -4,6 +4,7 @@
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/profilers.h"
 #include "csrc/torch/step/record.h"
+#include "csrc/torch/step/spills.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/Allocator.h>
@@ -37,7 +38,8 @@ class KernelCost {
   // Bytes of what is still held.
   [[nodiscard]] Bytes held() const noexcept;
   // What it asked allocators for, in order, and which of it are the storages of these results; none
-  // where that is more than kMostRequests, or where tensors left or came back meanwhile.
+  // where that is more than kMostRequests, where one of its own blocks left for the host, or where
+  // another thread made room meanwhile.
   [[nodiscard]] std::vector<KernelRequest> requests(c10::ArrayRef<c10::IValue> results) const;
   static constexpr std::size_t kMostRequests = 4096;
   // Which of requests() the memory at this address is; KernelRequest::kNone where none is.
@@ -47,7 +49,7 @@ class KernelCost {
   class Memory;
   std::shared_ptr<Memory> memory_;
   MemoryGuard guard_;
-  std::uint64_t spilled_ns_ = 0;  // before
+  Spills::Figures before_;
   Elapsed elapsed_;
 };
 

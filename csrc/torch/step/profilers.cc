@@ -42,6 +42,10 @@ void note_own_observer(at::RecordFunctionCallback::StartCallback begins) noexcep
   own_observer.store(begins, std::memory_order_relaxed);
 }
 
+MemoryListener* MemoryListener::get() noexcept {
+  return dynamic_cast<MemoryListener*>(c10::ThreadLocalDebugInfo::get(kPlace));
+}
+
 MemoryGuard::MemoryGuard(const std::shared_ptr<MemoryListener>& listener) : listener_(listener) {
   c10::ThreadLocalDebugInfo::_push(kPlace, listener);
 }
@@ -59,9 +63,7 @@ void MemoryGuard::end(const MemoryListener* listener) noexcept {
 Unprofiled::Unprofiled() : memory_(std::make_shared<Silent>()) {}
 
 void make_way_for_profiler() noexcept {
-  if (const auto* const listener =
-          dynamic_cast<MemoryListener*>(c10::ThreadLocalDebugInfo::get(kPlace));
-      listener != nullptr)
+  if (const MemoryListener* const listener = MemoryListener::get(); listener != nullptr)
     MemoryGuard::end(listener);
 }
 

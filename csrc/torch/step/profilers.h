@@ -23,6 +23,10 @@ class MemoryListener : public ::torch::profiler::impl::ProfilerStateBase {
     return ::torch::profiler::impl::ActiveProfilerType::NONE;
   }
   void reportOutOfMemory(std::int64_t, std::size_t, std::size_t, c10::Device) override {}
+  // A tensor's block goes to the host, which is not reported.
+  virtual void left(const void* /*block*/) noexcept {}
+  // That of this thread; null where there is none.
+  [[nodiscard]] static MemoryListener* get() noexcept;
 };
 
 // Has a listener hear of this thread's memory, until it goes or a profiler is to begin.

@@ -530,6 +530,9 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<
   set_lacks_room(entry, !scheduled);
   entry.written = false;
   entry.left_on = copies;
+  if (MemoryListener* const listener = MemoryListener::get(); listener != nullptr)
+    listener->left(storage._mutable_data_ptr_no_checks().get());
+  ++figures_.left;
   const c10::DebugInfoGuard unseen(c10::DebugInfoKind::PROFILER_STATE, unseen_if_alone(false));
   c10::DataPtr had = storage.set_data_ptr(c10::DataPtr(nullptr, &entry, &drop, device));
   if (block != nullptr) *block = std::move(had);

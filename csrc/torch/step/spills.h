@@ -56,6 +56,7 @@ class Spills final : public RoomMaker {
     Bytes out = 0, in = 0;
     Bytes host = 0, host_peak = 0;  // on the host
     std::uint64_t ns = 0;           // the calling threads' time for these
+    std::uint64_t left = 0;         // times that a tensor left, by a schedule, too
   };
 
   // The one of this library.
