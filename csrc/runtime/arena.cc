@@ -39,6 +39,7 @@ Arena::Outcome Arena::serve_slowly(Bytes requested, LaneKey key, std::uint64_t i
     if (lane->mode == Lane::Mode::kResting) outcome = lend_idle(*lane, requested, id, outcome);
   }
   if (outcome.pointer == nullptr) ++lane->misses;
+  if (outcome.served == Served::kMissSize || step.realigned) ++lane->surprises;
   outcome.realigned = step.realigned;
   select(*lane);
   return outcome;
@@ -52,7 +53,7 @@ void Arena::select(Lane& lane) noexcept {
 }
 
 bool Arena::shares_pages(const Lane& lane) const noexcept {
-  return lane.misses >= Lending::kManyMisses && device_.properties().aliases;
+  return lane.surprises >= Lending::kManyMisses && device_.properties().aliases;
 }
 
 // In the plan's step its neighbours come to live beside it. In another they may not, and the pool

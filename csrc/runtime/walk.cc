@@ -123,7 +123,7 @@ void Walk::pass_run_end(Lane& lane, Bytes requested) noexcept {
 void Walk::pass_step_end(Lane& lane) noexcept {
   ++step_ends_;
   lane.outgrown = false;
-  lane.misses = 0;
+  lane.misses = lane.surprises = 0;
   const std::uint32_t root = root_of(lane), start = start_of(lane);
   // mutant: kinds-branch-end
   if (lane.sequence != root || start != root) return jump(lane, {start, 0});
@@ -360,7 +360,7 @@ Walk::Step Walk::next_searching(Lane& lane, Bytes requested) noexcept {
 void Walk::begin_again(Lane& lane, PathPlace place) noexcept {
   ++step_ends_;
   lane.outgrown = false;
-  lane.misses = 0;
+  lane.misses = lane.surprises = 0;
   const std::uint32_t start = start_of(lane);
   if (lane.sequence != root_of(lane)) {
     jump(lane, place);
@@ -460,7 +460,7 @@ bool Walk::mark(Lane& lane) noexcept {
   count_requests(lane);
   const std::uint64_t came = std::exchange(lane.requests_since_mark, 0);
   lane.outgrown = false;
-  lane.misses = 0;
+  lane.misses = lane.surprises = 0;
   const bool sure = lane.mode == Lane::Mode::kAligned;
   const Path& here = path(lane);
   const std::uint32_t size = here.size();

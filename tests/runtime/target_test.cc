@@ -532,6 +532,48 @@ TEST_CASE("In a step of another kind small blocks share pages", "[learn][target]
   CHECK(held_of_live(allocator.stats()) <= 1.08);
 }
 
+// What lives on may lie on many slots. The step is the plan's all the same, and neighbours will
+// come to live beside its small blocks.
+TEST_CASE("In the plan's own step small blocks stay at their places", "[learn][target]") {
+  constexpr Bytes kShort = 64 * kPage, kSmall = kPage / 4, kLarge = kPage * 3 / 2;
+  constexpr std::uint32_t kShorts = 40, kPairs = 16;
+  std::vector<test::SlotSpec> slots;
+  for (std::uint32_t i = 0; i < kShorts; ++i) slots.push_back({0, kShort, 1});
+  for (std::uint32_t i = 0; i < kPairs; ++i)
+    slots.push_back({kShort + 2 * kPage * i, kSmall, 2 * kPairs - i});
+  for (std::uint32_t i = 0; i < kPairs; ++i)
+    slots.push_back({kShort + 2 * kPage * i + kSmall, kLarge, kPairs - i});
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator::Options options = learning();
+  options.config.mode = Mode::kOff;
+  options.alignment = 64;  // the plan's
+  Allocator allocator(device, options);
+  allocator.load_plan(test::plan_of({test::sequence_of(slots)}));
+  void* in_the_way = nullptr;
+  const auto step = [&](bool leaves_one) {
+    for (std::uint32_t i = 0; i < kShorts; ++i) {
+      void* const one = allocator.allocate(kShort, 0);
+      if (leaves_one && i + 1 == kShorts)
+        in_the_way = one;
+      else
+        allocator.free(one);
+    }
+    std::vector<void*> live;
+    for (std::uint32_t i = 0; i < 2 * kPairs; ++i)
+      live.push_back(allocator.allocate(i < kPairs ? kSmall : kLarge, 0));
+    for (void* const one : live) allocator.free(one);
+    allocator.mark_step(0);
+  };
+  step(false);  // begins at no mark
+  step(true);
+  const std::uint64_t before = allocator.stats().hits;
+  step(false);
+  CHECK(allocator.stats().hits - before == 2 * kPairs);
+  allocator.free(in_the_way);
+  CHECK(allocator.is_valid() == "");
+}
+
 // Blocks of no whole pages, of which each step keeps others until its end: what the holes between
 // them leave in parts of pages serves no large block, and one comes at the peak of each step.
 TEST_CASE("Medium blocks leave pages to large ones", "[learn][target]") {
