@@ -515,6 +515,18 @@ TEST_CASE("A number of another kind is refused where the operator is called", "[
     };
   });
   CHECK(stats.scheduled == kSteps - 2);
+  // Shifts are no numbers of the tensor's type, and draws have numbers of any sign.
+  const auto drawn = as_eager([] {
+    return [](int step) {
+      const Tensor pixels = torch::randint(step - 4, 200, {8, 8}).clamp_min(0).to(torch::kByte);
+      const Tensor moved = pixels.roll({step - 3, 300 * (4 - step)}, {0, 1}).to(torch::kFloat);
+      const Tensor noise = torch::normal(0.5 * (step - 3), 1, {8, 8});
+      return (moved + noise + torch::linspace(step - 3, 4 - step, 8)).sum() +
+             noise.uniform_(step - 5, step).sum();
+    };
+  });
+  CAPTURE(drawn.to_json());
+  CHECK(drawn.scheduled == kSteps - 2);
 }
 
 namespace {

@@ -13,19 +13,69 @@ namespace berth::torch::step {
 namespace {
 
 // By name, without what says that they work in place or on lists: these take every number that the
-// types hold.
-constexpr std::array<std::string_view, 52> kTakeAll = {
-    "__and__",    "__or__",    "__xor__",     "add",         "addbmm",
-    "addcdiv",    "addcmul",   "addmm",       "addmv",       "addr",
-    "atan2",      "baddbmm",   "bitwise_and", "bitwise_or",  "bitwise_xor",
-    "clamp",      "clamp_max", "clamp_min",   "clip",        "constant_pad_nd",
-    "copysign",   "div",       "eq",          "fill",        "float_power",
-    "fmax",       "fmin",      "fmod",        "full",        "full_like",
-    "ge",         "gt",        "index_add",   "index_fill",  "le",
-    "leaky_relu", "lerp",      "lt",          "masked_fill", "mul",
-    "nan_to_num", "ne",        "new_full",    "pow",         "remainder",
-    "rsub",       "scatter",   "sub",         "threshold",   "threshold_backward",
-    "where",      "xlogy"};
+// types hold. What draws refuse is seen by may_refuse_numbers().
+constexpr std::array<std::string_view, 62> kTakeAll = {"__and__",
+                                                       "__or__",
+                                                       "__xor__",
+                                                       "add",
+                                                       "addbmm",
+                                                       "addcdiv",
+                                                       "addcmul",
+                                                       "addmm",
+                                                       "addmv",
+                                                       "addr",
+                                                       "atan2",
+                                                       "baddbmm",
+                                                       "bernoulli",
+                                                       "bitwise_and",
+                                                       "bitwise_or",
+                                                       "bitwise_xor",
+                                                       "cauchy",
+                                                       "clamp",
+                                                       "clamp_max",
+                                                       "clamp_min",
+                                                       "clip",
+                                                       "constant_pad_nd",
+                                                       "copysign",
+                                                       "div",
+                                                       "eq",
+                                                       "fill",
+                                                       "float_power",
+                                                       "fmax",
+                                                       "fmin",
+                                                       "fmod",
+                                                       "full",
+                                                       "full_like",
+                                                       "ge",
+                                                       "gt",
+                                                       "index_add",
+                                                       "index_fill",
+                                                       "le",
+                                                       "leaky_relu",
+                                                       "lerp",
+                                                       "linspace",
+                                                       "log_normal",
+                                                       "logspace",
+                                                       "lt",
+                                                       "masked_fill",
+                                                       "mul",
+                                                       "nan_to_num",
+                                                       "ne",
+                                                       "new_full",
+                                                       "normal",
+                                                       "pow",
+                                                       "randint",
+                                                       "randint_like",
+                                                       "random",
+                                                       "remainder",
+                                                       "rsub",
+                                                       "scatter",
+                                                       "sub",
+                                                       "threshold",
+                                                       "threshold_backward",
+                                                       "uniform",
+                                                       "where",
+                                                       "xlogy"};
 static_assert(std::is_sorted(kTakeAll.begin(), kTakeAll.end()));
 
 // Of these, those that refuse zero or what is negative where a tensor holds integers.
@@ -110,6 +160,7 @@ bool may_refuse_number(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue>
       note(static_cast<at::ScalarType>(arguments[one].toInt()));
   }
   const std::string_view name = base_of(op.schema().name());
+  if (name == "roll") return false;  // elements go round as often as it takes
   const bool takes_all = op.schema().name().starts_with("aten::_fused_") ||
                          (std::binary_search(kTakeAll.begin(), kTakeAll.end(), name) &&
                           !(integers && std::find(kNotOfIntegers.begin(), kNotOfIntegers.end(),
