@@ -14,6 +14,7 @@ from spill_programs import (
     CROWD,
     ENDS,
     FAILS,
+    FILLED,
     HARD,
     IN_TURN,
     LAID_OUT,
@@ -121,6 +122,10 @@ class Spills(SpillCase):
                 # of addresses comes meanwhile. Most steps have enough.
                 last = found["spilled"][9:]
                 self.assertLess(sum(before != then for before, then in zip(last, last[1:])), 5, found["spilled"])
+
+    def test_rooms_that_the_body_fills(self):
+        wide, tight = self.same_bits(FILLED, 1800 << 10, "")
+        self.assertEqual(wide, tight)
 
     def test_a_budget_above_what_the_device_has_room_for(self):
         """The schedule has 11 MiB, the device 9: after four steps by it there is one within less."""

@@ -30,6 +30,7 @@ at::Tensor copy_of(const at::Tensor& tensor, Operand operand) {
   constexpr std::uintptr_t kAlignment = 64;
   const Bytes bytes = span_of(operand);
   auto room = std::make_unique<std::byte[]>(bytes + kAlignment);
+  const Spills::Use there(tensor.storage());
   const void* const from = tensor.const_data_ptr();
   const std::uintptr_t shift =
       (reinterpret_cast<std::uintptr_t>(from) - reinterpret_cast<std::uintptr_t>(room.get())) %

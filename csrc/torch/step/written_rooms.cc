@@ -1,5 +1,7 @@
 #include "csrc/torch/step/written_rooms.h"
 
+#include "csrc/torch/step/spills.h"
+
 #include <ATen/Context.h>
 
 #include <cstring>
@@ -40,6 +42,8 @@ bool WrittenRooms::take_written(StorageNumber number) {
   rooms_.erase(found);
   const auto storage = room.storage.lock();
   if (storage == nullptr || storage->nbytes() != room.bytes) return false;
+  // It may have left since the body wrote it.
+  const Spills::Use there{c10::Storage(storage)};
   const auto* const data = static_cast<const std::byte*>(storage->data_ptr().get());
   if (data == nullptr) return false;
   for (std::size_t mark = 0; mark < kMarks; ++mark)
