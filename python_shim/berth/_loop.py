@@ -249,10 +249,25 @@ def begin() -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     _loop = _Loop(budget, more, max(host_memory, 1))
-    register_optimizer_step_post_hook(_loop.ended)
+    register_optimizer_step_post_hook(_untraced(_loop.ended))
     _loop.watch_backward()
     atexit.register(_loop.exit)
     loop_ends.append(_loop.end)
+
+
+def _untraced(function: Any) -> Any:
+    """The same, which torch.compile neither traces nor warns of. torch.compiler.disable() would import dynamo, which takes seconds."""
+
+    def run(*args: Any) -> None:
+        function(*args)
+
+    setattr(run, "_torchdynamo_disable", True)
+    with contextlib.suppress(ImportError):  # of another version: it warns
+        from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+
+        skip = _FrameAction.SKIP  # this frame, and those that it calls
+        set_code_exec_strategy(run.__code__, _FrameExecStrategy(skip, skip))
+    return run
 
 
 def stats() -> Any:

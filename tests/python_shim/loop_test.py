@@ -279,6 +279,21 @@ for step in range(8):
     print(loss.item().hex())
 finish(*net.parameters())
 """,
+    # Dynamo does not trace what ends the step, and says nothing of it.
+    "compiled_optimizer": """
+import warnings
+warnings.filterwarnings("error", message="Dynamo does not know")
+net = net_of()
+optimizer = torch.optim.AdamW(net.parameters())
+ends = torch.compile(optimizer.step, backend="eager")
+for step in range(12):
+    loss = net(torch.randn(16, 32)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    ends()
+    print(loss.item().hex())
+finish(*net.parameters())
+""",
     # Another thread trains than the one that evaluates and ends.
     "thread": """
 import threading
@@ -415,6 +430,7 @@ SCHEDULED = {
     "closure": 0,
     "fails": 5,
     "compiled": 0,
+    "compiled_optimizer": 7,
     "thread": 6,
     "own": None,
     "by_hand": None,
