@@ -527,6 +527,15 @@ TEST_CASE("A number of another kind is refused where the operator is called", "[
   });
   CAPTURE(drawn.to_json());
   CHECK(drawn.scheduled == kSteps - 2);
+  // Steps whose numbers are of two kinds in turn have two programs.
+  const auto turns = as_eager([] {
+    return [](int step) {
+      return torch::elu(torch::rand({4, 8}).sub(0.5), step % 2 == 0 ? 1 : -1).mul(2).sum();
+    };
+  });
+  CAPTURE(turns.to_json());
+  CHECK(turns.scheduled == kSteps - 4);
+  CHECK(turns.programs == 2);
 }
 
 namespace {

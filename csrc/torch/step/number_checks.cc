@@ -187,4 +187,26 @@ bool may_refuse_number(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue>
   return false;
 }
 
+bool same_kinds_of_numbers(const Call& a, const Call& b) {
+  const auto same = [](const c10::IValue& one, const c10::IValue& other) {
+    if (!one.isScalar() || !other.isScalar() || one.isBool()) return true;
+    const c10::complex<double> now = one.toScalar().toComplexDouble();
+    const c10::complex<double> before = other.toScalar().toComplexDouble();
+    return number_kind(now.real()) == number_kind(before.real()) &&
+           number_kind(now.imag()) == number_kind(before.imag());
+  };
+  for (std::size_t n = 0; n < a.arguments.size(); ++n) {
+    const Argument &one = a.arguments[n], &other = b.arguments[n];
+    if (!one.scalar || one.any) continue;
+    if (!one.value.isList() || !other.value.isList()) {
+      if (!same(one.value, other.value)) return false;
+      continue;
+    }
+    const auto numbers = one.value.toListRef(), others = other.value.toListRef();
+    if (!std::equal(numbers.begin(), numbers.end(), others.begin(), others.end(), same))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace berth::torch::step

@@ -17,4 +17,7 @@ namespace berth::torch::step {
                                      c10::ArrayRef<c10::IValue> arguments, std::size_t n,
                                      const c10::IValue& recorded);
 
+// Whether the numbers of two calls that are equal but for these are of one kind each.
+[[nodiscard]] bool same_kinds_of_numbers(const Call& a, const Call& b);
+
 }  // namespace berth::torch::step

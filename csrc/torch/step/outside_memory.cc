@@ -1,5 +1,6 @@
 #include "csrc/torch/step/outside_memory.h"
 
+#include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
 #include <ATen/EmptyTensor.h>

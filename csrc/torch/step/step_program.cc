@@ -13,6 +13,7 @@
 #include "csrc/torch/step/elapsed.h"
 #include "csrc/torch/step/ghost.h"
 #include "csrc/torch/step/libraries.h"
+#include "csrc/torch/step/number_checks.h"
 #include "csrc/torch/step/operator_facts.h"
 #include "csrc/torch/step/other_threads.h"
 #include "csrc/torch/step/planning_thread.h"
@@ -570,9 +571,12 @@ class StepProgram::State {
       return;
     }
     if (stats_.last_divergence.starts_with(kNoneAlike)) stats_.last_divergence.clear();
-    // One that set no generator knows too little of steps that do.
+    // One that set no generator knows too little of steps that do. One whose numbers are of other
+    // kinds stays: steps of both may come.
     programs_.remove_if([&](const Scheduled& one) {
       return has_calls_of(one.program, record) &&
+             std::equal(record.calls.begin(), record.calls.end(), one.program.calls.begin(),
+                        same_kinds_of_numbers) &&
              std::equal(record.storages.begin(), record.storages.end(),
                         one.program.storages.begin(), one.program.storages.end(), same_storage);
     });
