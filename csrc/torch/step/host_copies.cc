@@ -66,7 +66,7 @@ bool HostCopies::out(BufferNumber buffer, c10::Storage storage) {
   wait_for(buffer);
   const Spills::Use there(storage);
   if (device.is_cpu()) {
-    away.plain = std::make_unique<std::byte[]>(away.bytes);
+    away.plain = std::make_unique_for_overwrite<std::byte[]>(away.bytes);
     std::memcpy(away.plain.get(), storage.data(), away.bytes);
     skip_out();
   } else {
