@@ -43,7 +43,7 @@ struct Lane {
   bool all_astray = false;  // all it has live is off schedule: it rests, and was lent bytes
   std::uint64_t requests_since_mark = 0;
   std::uint32_t misses = 0;  // of this step
-  // Of these those of sizes that the plan has not there, and jumps.
+  // Requests of this step whose size the plan has not there, and jumps.
   std::uint32_t surprises = 0;
   std::uint32_t homeless = 0;  // ticks that the last request lives whose bytes were in use; or 0
 };

@@ -486,6 +486,18 @@ TEST_CASE("A block below a page takes bytes of the arena before a page of it", "
   planned->free(block);
 }
 
+namespace {
+
+// For a plan of plan_of().
+Allocator::Options serving() {
+  Allocator::Options options = learning();
+  options.config.mode = Mode::kOff;
+  options.alignment = 64;  // the plan's
+  return options;
+}
+
+}  // namespace
+
 // A plan may lay small blocks between large ones. In a step with other large ones each would keep a
 // page from them.
 TEST_CASE("In a step of another kind small blocks share pages", "[learn][target]") {
@@ -503,10 +515,7 @@ TEST_CASE("In a step of another kind small blocks share pages", "[learn][target]
   }
   test::SimulatedDevice device(
       {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
-  Allocator::Options options = learning();
-  options.config.mode = Mode::kOff;
-  options.alignment = 64;  // the plan's
-  Allocator allocator(device, options);
+  Allocator allocator(device, serving());
   allocator.load_plan(test::plan_of({test::sequence_of(slots)}));
   std::vector<void*> live;
   const auto block = [&](Bytes size) { live.push_back(allocator.allocate(size, 0)); };
@@ -545,10 +554,7 @@ TEST_CASE("In the plan's own step small blocks stay at their places", "[learn][t
     slots.push_back({kShort + 2 * kPage * i + kSmall, kLarge, kPairs - i});
   test::SimulatedDevice device(
       {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
-  Allocator::Options options = learning();
-  options.config.mode = Mode::kOff;
-  options.alignment = 64;  // the plan's
-  Allocator allocator(device, options);
+  Allocator allocator(device, serving());
   allocator.load_plan(test::plan_of({test::sequence_of(slots)}));
   void* in_the_way = nullptr;
   const auto step = [&](bool leaves_one) {

@@ -285,11 +285,12 @@ class Account {
   }
   // The storage of somebody else, who has none of its bytes meanwhile.
   void send(StorageNumber storage, BufferNumber buffer) {
-    of_body_[storage] = {};
-    if (buffers_[buffer])
-      leave(buffer);
-    else
+    if (!buffers_[buffer]) {
       leaving_.emplace_back();
+      return;
+    }
+    of_body_[storage] = {};
+    leave(buffer);
   }
   // On a device the bytes are there until the copy has ended. Those on the CPU are copied at once.
   void leave(BufferNumber buffer) {
@@ -352,8 +353,8 @@ class Account {
     const Call& call = program_.calls[instruction.call];
     const bool again = ran_[instruction.call];
     ran_[instruction.call] = true;
-    if (call.by_body) return;
     if (!call.barrier) end_offloads(instruction.outs_ended);
+    if (call.by_body) return;
     if (call.on_side()) {
       // What it asks for is of another lane.
       for_each_made(
