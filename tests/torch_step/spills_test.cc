@@ -5,6 +5,7 @@
 
 #include "csrc/torch/shared/room.h"
 #include "csrc/torch/step/backward_nodes.h"
+#include "csrc/torch/step/ghost_storage.h"
 #include "csrc/torch/step/spill_memory.h"
 #include "tests/catch.h"
 
@@ -122,6 +123,62 @@ TEST_CASE("There is room for what an operator asks for beside what it takes", "[
   const Tensor a = torch::full({160, 80}, 2.0F), b = torch::full({80, 192}, 3.0F);
   // 50 and 60 KiB, of 124 and 115 on the two sides; the result has 120.
   REQUIRE(torch::mm(a, b).eq(480).all().item<bool>());
+}
+
+// The bytes of 60 KiB, in two storages.
+struct Pair {
+  Tensor other = filled(60, 2);
+  c10::Storage real = berth::torch::step::take_apart(other.storage());
+
+  [[nodiscard]] Tensor of_real() const { return torch::empty({0}).set_(real, 0, {60 * 256}); }
+};
+
+TEST_CASE("Two storages over the same bytes leave and come back together", "[spills]") {
+  berth::torch::allow_spills(1 << 30);
+  range.resize(130 * kKiB);
+  Pair pair;
+  const Tensor real = pair.of_real();
+  const void* const before = pair.other.data_ptr();
+  REQUIRE(real.data_ptr() == before);
+  Tensor more = filled(100, 0);
+  CHECK(is_away(pair.other));
+  CHECK(is_away(real));
+  SECTION("by the one") {
+    pair.other.add_(1);
+    CHECK(is_away(more));
+    CHECK(real.data_ptr() == pair.other.data_ptr());
+    CHECK(real.eq(3).all().item<bool>());
+  }
+  SECTION("by the other, which is written") {
+    REQUIRE(pair.of_real().add_(1).eq(3).all().item<bool>());
+    CHECK(pair.other.data_ptr() == real.data_ptr());
+    more.add_(1);  // they leave again
+    CHECK(is_away(pair.other));
+    CHECK(pair.other.eq(3).all().item<bool>());
+  }
+  SECTION("until one has the bytes alone") {
+    SECTION("away") {}
+    SECTION("there") { REQUIRE(real.eq(2).all().item<bool>()); }
+    berth::torch::step::move_bytes(pair.real, *pair.other.storage().unsafeGetStorageImpl());
+    pair.real = {};
+    CHECK(pair.other.eq(2).all().item<bool>());
+    more.add_(1);
+    CHECK(is_away(pair.other));
+    CHECK(pair.other.eq(2).all().item<bool>());
+  }
+  SECTION("until one is gone") {
+    pair.other.reset();
+    CHECK(is_away(real));
+    CHECK(real.eq(2).all().item<bool>());
+    more.add_(1);
+    CHECK(is_away(real));
+    CHECK(real.eq(2).all().item<bool>());
+  }
+  SECTION("unless one is in use") {
+    const berth::torch::step::Spills::Use there(pair.other.storage());
+    CHECK_THROWS_AS(more.add_(1), c10::OutOfMemoryError);
+    CHECK_FALSE(is_away(real));
+  }
 }
 
 TEST_CASE("An operator that is composite elsewhere begins again on a device with its kernel",

@@ -193,11 +193,9 @@ bool Ghost::take_results(const Call& expected, c10::ArrayRef<c10::IValue> argume
   }
   if (!expected.barrier) return true;
   executor_->note_barrier(results);
-  // Autograd adds in place to what nobody else has. Bytes of two storages cannot leave for the
-  // host: what a body makes again under a mode, as selective checkpoints do, has to.
+  // Autograd adds in place to what nobody else has.
   // mutant: barrier-apart
-  if (!expected.backward || program().several_streams || (Spills::on() && !expected.varies))
-    return true;
+  if (!expected.backward || program().several_streams) return true;
   for (const auto& [number, storage] : made) {
     c10::Storage* const here = executor_->holder(number);
     if (here == nullptr || program().storages[number].foreign ||

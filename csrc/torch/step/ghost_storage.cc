@@ -67,16 +67,13 @@ c10::Storage take_apart(const c10::Storage& storage) {
   c10::Storage real(c10::Storage::use_byte_size_t(), storage.nbytes(),
                     storage.set_data_ptr(c10::DataPtr(nullptr, storage.device())),
                     storage.allocator(), true);
-  share_bytes(real, *storage.unsafeGetStorageImpl());
+  Spills::get().pair(real, *storage.unsafeGetStorageImpl());
   return real;
 }
 
 void move_bytes(c10::Storage& real, c10::StorageImpl& ghost) {
   if (real.unsafeGetStorageImpl() == &ghost) return;
-  if (Spills::away(*real.unsafeGetStorageImpl()) && !has_bytes(ghost)) {
-    Spills::get().move(*real.unsafeGetStorageImpl(), ghost);
-    return;
-  }
+  if (Spills::on() && Spills::get().move(*real.unsafeGetStorageImpl(), ghost)) return;
   const Spills::Use there(real);
   if (fill(real, ghost) && ghost.data() != real.data()) return;
   ghost.set_data_ptr(real.set_data_ptr(c10::DataPtr(nullptr, real.device())));

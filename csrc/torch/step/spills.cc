@@ -41,13 +41,6 @@ constexpr std::uint32_t kMostUses = 1U << 20;
 // Longer than a kernel that runs takes.
 constexpr OperatorTurns::Patience kPatience = std::chrono::seconds(30);
 
-const Denial& away_text() {
-  static const Denial why(
-      "while they are on the host, since there was no room for them on the device. Read them by an "
-      "operator, or call berth::torch::read_bytes() before");
-  return why;
-}
-
 std::optional<c10::Stream> stream_now(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -153,7 +146,9 @@ Bytes Spills::known(std::optional<c10::Device> device) const {
   const std::lock_guard lock(mutex_);
   Bytes all = 0;
   for (const Entry& one : entries_)
-    if (!one.away && !one.storage.expired() && (!device || one.device == *device)) all += one.bytes;
+    if (!one.away && one.real == nullptr && !one.storage.expired() &&
+        (!device || one.device == *device))
+      all += one.bytes;
   return all;
 }
 
@@ -166,7 +161,10 @@ std::string Spills::why_no_room() const {
 
 Spills::Entry* Spills::find_or_add(c10::StorageImpl& storage) {
   const auto found = by_storage_.find(&storage);  // the weak reference keeps its address
-  if (found != by_storage_.end()) return &*found->second;
+  if (found != by_storage_.end()) {
+    Entry& entry = *found->second;
+    return entry.real != nullptr ? entry.real : &entry;
+  }
   if (storage._mutable_data_ptr_no_checks().get() == nullptr || storage.nbytes() < kLeast)
     return nullptr;
   drop_dead();
@@ -224,7 +222,8 @@ void Spills::end_step() {
 void Spills::drop_dead(bool all) {
   if (!all && entries_.size() < 2 * alive_ + 256) return;
   for (auto one = entries_.begin(); one != entries_.end();) {
-    if (!one->storage.expired() || one->away || one->uses > 0) {
+    if (!one->storage.expired() || one->away || one->uses > 0 || one->real != nullptr ||
+        one->other != nullptr) {
       ++one;
       continue;
     }
@@ -310,10 +309,6 @@ void Spills::see(c10::StorageImpl& storage, std::shared_ptr<c10::Event> arriving
 
 // --- Away and back ------------------------------------------------------------------------------
 
-bool Spills::away(c10::StorageImpl& storage) noexcept {
-  return on() && storage._mutable_data_ptr_no_checks().get_deleter() == &drop;
-}
-
 // A storage that is away has died, or has got other bytes.
 void Spills::drop(void* entry) noexcept {
   Spills& spills = get();
@@ -331,9 +326,11 @@ void Spills::put(c10::StorageImpl& storage, c10::DataPtr block) {
 }
 
 void Spills::bring_back(Entry& entry, bool scheduled, const std::optional<c10::Stream>& by) {
+  Strong other;
   {
     const std::lock_guard lock(mutex_);
     if (!entry.away) return;
+    other = other_of(entry);
   }
   const Strong storage = entry.storage.lock();
   if (storage == nullptr) return;
@@ -354,6 +351,11 @@ void Spills::bring_back(Entry& entry, bool scheduled, const std::optional<c10::S
   set_lacks_room(entry, false);
   allow_bytes(*storage);
   put(*storage, std::move(block));
+  if (other != nullptr && entry.other != nullptr && entry.other->address == other.get()) {
+    entry.other->away = false;
+    allow_bytes(*other);
+    set_address(*other, storage->mutable_data());
+  }
   if (entry.device.is_cpu()) {
     std::memcpy(storage->mutable_data(), entry.copy.plain.get(), entry.copy.bytes);
   } else {
@@ -410,7 +412,9 @@ void Spills::lay_out(const std::vector<void*>& entries, const Rooms& rooms) {
 }
 
 bool Spills::may_leave(const Entry& entry, const std::optional<c10::Stream>& stream) {
-  return entry.uses == 0 && !entry.away && !entry.stays && entry.stream == stream;
+  const auto idle = [](const Entry& one) { return one.uses == 0 && !one.stays; };
+  return idle(entry) && !entry.away && entry.stream == stream && entry.real == nullptr &&
+         (entry.other == nullptr || idle(*entry.other));
 }
 
 std::vector<Spills::Strong> Spills::candidates(c10::Device device, Bytes bytes) const {
@@ -443,6 +447,7 @@ std::vector<Spills::Strong> Spills::candidates(c10::Device device, Bytes bytes) 
 }
 
 Bytes Spills::leave(const std::vector<Strong>& storages, Bytes bytes) {
+  std::vector<Strong> others;
   const std::lock_guard lock(mutex_);
   Bytes freed = 0;
   for (const Strong& storage : storages) {
@@ -450,7 +455,8 @@ Bytes Spills::leave(const std::vector<Strong>& storages, Bytes bytes) {
     const auto found = by_storage_.find(storage.get());
     if (found == by_storage_.end()) continue;
     const Bytes size = storage->nbytes();
-    if (leave(*found->second, *storage)) freed += size;
+    others.push_back(other_of(*found->second));
+    if (leave(*found->second, *storage, others.back())) freed += size;
   }
   return freed;
 }
@@ -487,11 +493,12 @@ Spills::Copy Spills::copy_of(c10::StorageImpl& storage, Copy room) {
   return room;
 }
 
-bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<c10::Stream>& by,
-                   c10::DataPtr* block) {
+bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const Strong& other,
+                   const std::optional<c10::Stream>& by, c10::DataPtr* block) {
   const Bytes bytes = storage.nbytes();
   const c10::Device device = entry.device;
   if (!may_leave(entry, stream_now(device)) || bytes < kLeast ||
+      (entry.other != nullptr && other == nullptr) ||
       storage.allocator() != c10::GetAllocator(device.type()) ||
       storage._mutable_data_ptr_no_checks().get() == nullptr || is_foreign(storage))
     return false;
@@ -537,8 +544,12 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const std::optional<
   c10::DataPtr had = storage.set_data_ptr(c10::DataPtr(nullptr, &entry, &drop, device));
   if (block != nullptr) *block = std::move(had);
   had.clear();
-  deny_bytes(storage, away_text());
-  if (looked_at_.load(std::memory_order_relaxed)) allow_bytes(storage);
+  deny_away(storage);
+  if (entry.other != nullptr) {
+    entry.other->away = true;
+    set_address(*other, nullptr);
+    deny_away(*other);
+  }
   return true;
 }
 
@@ -552,12 +563,14 @@ void Spills::wait_for_arrival(Entry& entry) {
 c10::DataPtr Spills::send(c10::StorageImpl& storage, const std::optional<c10::Stream>& by) {
   c10::DataPtr block(nullptr, storage.device());
   if (!on() || is_captured(storage.device())) return block;
+  Strong other;
   const std::lock_guard lock(mutex_);
   Entry* const entry = find_or_add(storage);
-  if (entry == nullptr) return block;
+  if (entry == nullptr || entry->address != &storage) return block;
   note_stream(*entry);
   try {
-    (void)leave(*entry, storage, by, &block);
+    other = other_of(*entry);
+    (void)leave(*entry, storage, other, by, &block);
   } catch (const std::exception&) {  // no memory on the host: it stays
   }
   return block;
@@ -613,37 +626,10 @@ c10::Storage Spills::find(const c10::StorageImpl* address) const {
   return storage == nullptr ? c10::Storage() : c10::Storage(std::move(storage));
 }
 
-void Spills::move(c10::StorageImpl& from, c10::StorageImpl& to) {
-  const std::lock_guard lock(mutex_);
-  const auto found = by_storage_.find(&from);
-  if (found == by_storage_.end() || !found->second->away) return;
-  Entry& entry = *found->second;
-  auto known = by_storage_.find(&to);
-  if (known == by_storage_.end()) {
-    add(to);
-    known = by_storage_.find(&to);
-  }
-  Entry& there = *known->second;
-  there.used_at = std::move(entry.used_at);
-  there.used_before = std::move(entry.used_before);
-  there.touched = entry.touched;
-  there.made = std::exchange(entry.made, kMadeBefore);
-  there.lacked_room = std::exchange(entry.lacked_room, false);
-  there.copy = std::exchange(entry.copy, {});
-  there.stream = entry.stream;
-  there.left_on = entry.left_on;
-  there.away = true;
-  entry.away = false;
-  put(from, c10::DataPtr(nullptr, from.device()));
-  to.set_data_ptr_noswap(c10::DataPtr(nullptr, &there, &drop, to.device()));
-  deny_bytes(to, away_text());
-  if (looked_at_.load(std::memory_order_relaxed)) allow_bytes(to);
-}
-
 std::string Spills::who_stays(c10::Device device, Bytes asked) const {
   Bytes used = 0, others = 0;
   for (const Entry& one : entries_) {
-    if (one.away || one.device != device || one.storage.expired()) continue;
+    if (one.away || one.real != nullptr || one.device != device || one.storage.expired()) continue;
     (one.uses > 0 ? used : others) += one.bytes;
   }
   const Use::Need need = Use::need(device);

@@ -207,8 +207,12 @@ class Spills final : public RoomMaker {
   [[nodiscard]] c10::Storage find(const c10::StorageImpl* address) const;
   // Whether the storage's bytes are on the host.
   [[nodiscard]] static bool away(c10::StorageImpl& storage) noexcept;
-  // Gives a storage without bytes those of one that is away, which has none then.
-  void move(c10::StorageImpl& from, c10::StorageImpl& to);
+  // Gives a storage without bytes those of `real`, which both have until one is gone or has got
+  // other bytes. They leave and come back together: nobody else may have their address.
+  void pair(const c10::Storage& real, c10::StorageImpl& other);
+  // Gives a storage without bytes, or one of a pair, the bytes of one that is away, which has none
+  // then. Returns whether it was away.
+  bool move(c10::StorageImpl& from, c10::StorageImpl& to);
 
   bool make_room(c10::Device device, Bytes bytes) noexcept override;
   [[nodiscard]] std::string why_no_room() const override;
@@ -239,7 +243,11 @@ class Spills final : public RoomMaker {
     std::vector<std::uint32_t> used_at = {}, used_before = {};
     std::uint32_t touched = 0;
     std::size_t made = kMadeBefore;  // in this step, as so manieth
+    // Of a pair: the one whose bytes they are stands for both, and the other one.
+    Entry* real = nullptr;
+    Entry* other = nullptr;
   };
+  class Pair;
   static constexpr std::size_t kMadeBefore = ~std::size_t{0};
   struct Made {  // in a step
     Bytes bytes = 0;
@@ -262,6 +270,7 @@ class Spills final : public RoomMaker {
   Bytes leave(const std::vector<Strong>& storages, Bytes bytes);
 
   // Under the lock, all that follow.
+  // Of a pair the real one.
   Entry* find_or_add(c10::StorageImpl& storage);
   struct Used {
     c10::StorageImpl* storage = nullptr;
@@ -279,10 +288,23 @@ class Spills final : public RoomMaker {
   // Fills `room`, which is empty or has its size.
   [[nodiscard]] static Copy copy_of(c10::StorageImpl& storage, Copy room);
   // Whether it has left, and its memory is free now, or in `block` where a stream `by` copies it.
-  bool leave(Entry& entry, c10::StorageImpl& storage,
+  // `other`: the other one of a pair.
+  bool leave(Entry& entry, c10::StorageImpl& storage, const Strong& other,
              const std::optional<c10::Stream>& by = std::nullopt, c10::DataPtr* block = nullptr);
+  // The other one of a pair; null: there is none. To be dropped without the lock.
+  [[nodiscard]] static Strong other_of(const Entry& entry);
+  // The other one of a pair gets that address, and keeps what makes it one.
+  static void set_address(c10::StorageImpl& other, void* address);
+  // What is known of the uses of the first one is known of the second one from now on.
+  static void hand_over(Entry& from, Entry& to);
+  // The real one and its other one are no pair any more.
+  static void part(Entry& real);
+  static void end_pair(void* pair) noexcept;
+  // It is away: who asks it for its bytes gets a c10::Error.
+  void deny_away(c10::StorageImpl& storage) const;
   // The current stream waits for its copy.
   static void wait_for_arrival(Entry& entry);
+  // Of a pair the real one may, for both.
   [[nodiscard]] static bool may_leave(const Entry& entry, const std::optional<c10::Stream>& stream);
   // Whether there is room for so much more on the host, once what may go there has gone.
   bool host_has(Bytes bytes);
