@@ -115,13 +115,17 @@ class Spills(SpillCase):
                 self.assertGreater(found["offloaded"], 0)
                 self.assertLess(found["there"], 148 << 20)
                 self.assertGreaterEqual(found["scheduled"], 16)
-                # What kernels ask for is known though tensors left meanwhile: of three steps by a schedule, 245 requests each.
-                if variant == "elements":
-                    self.assertLess(found["missed"][5], 20)
                 # On a machine with other work a step has few MiB too little now and then: times are others, and a plan
                 # of addresses comes meanwhile. Most steps have enough.
                 last = found["spilled"][9:]
                 self.assertLess(sum(before != then for before, then in zip(last, last[1:])), 5, found["spilled"])
+
+    def test_requests_of_schedules_have_places(self):
+        """What kernels ask for is known though tensors left meanwhile. Where no page is short all of it is at its place in each step."""
+        found = self.answer(PLANNED, "cuda", 168 << 20, 1 << 30, "elements", BUDGET="80MiB", STEPS="20")
+        self.assertGreater(found["offloaded"], 0)
+        self.assertGreaterEqual(found["scheduled"], 16)
+        self.assertEqual(set(found["missed"]), {0})
 
     def test_rooms_that_the_body_fills(self):
         wide, tight = self.same_bits(FILLED, 1800 << 10, "")

@@ -181,6 +181,16 @@ TEST_CASE("Two storages over the same bytes leave and come back together", "[spi
   }
 }
 
+TEST_CASE("What an operator uses stays where it becomes one of two storages", "[spills]") {
+  berth::torch::allow_spills(1 << 30);
+  range.resize(130 * kKiB);
+  Tensor other = filled(60, 2);
+  const berth::torch::step::Spills::Use there(other.storage());
+  const c10::Storage real = berth::torch::step::take_apart(other.storage());
+  CHECK_THROWS_AS(filled(100, 0), c10::OutOfMemoryError);
+  CHECK_FALSE(is_away(other));
+}
+
 TEST_CASE("An operator that is composite elsewhere begins again on a device with its kernel",
           "[spills]") {
   berth::torch::allow_spills(1 << 30);

@@ -163,6 +163,7 @@ Spills::Entry* Spills::find_or_add(c10::StorageImpl& storage) {
   const auto found = by_storage_.find(&storage);  // the weak reference keeps its address
   if (found != by_storage_.end()) {
     Entry& entry = *found->second;
+    // mutant: spills-pair-one
     return entry.real != nullptr ? entry.real : &entry;
   }
   if (storage._mutable_data_ptr_no_checks().get() == nullptr || storage.nbytes() < kLeast)
@@ -413,6 +414,7 @@ void Spills::lay_out(const std::vector<void*>& entries, const Rooms& rooms) {
 
 bool Spills::may_leave(const Entry& entry, const std::optional<c10::Stream>& stream) {
   const auto idle = [](const Entry& one) { return one.uses == 0 && !one.stays; };
+  // mutant: spills-pair-idle
   return idle(entry) && !entry.away && entry.stream == stream && entry.real == nullptr &&
          (entry.other == nullptr || idle(*entry.other));
 }
