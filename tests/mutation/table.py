@@ -605,6 +605,7 @@ MUTANTS = (
     Mutant("spills-gradients", "step", "a backward function in C++ finds its gradient on the host", NEVER, SPILLS),
     Mutant("spills-pair-one", "step", "a storage of a pair leaves and comes back without the other one", Replace("return &entry;"), SPILLS),
     Mutant("spills-pair-idle", "step", "a storage of a pair leaves while an operator uses the other one", Swap("idle(*entry.other)", "true"), SPILLS),
+    Mutant("spills-pair-array", "step", "a storage of a pair leaves while NumPy has an array of the other one", Swap(" && other->resizable()", ""), SPILLS),
     Mutant("spills-made-inside", "step", "what an unknown operator makes inside leaves for the host", Swap("inside &&", "false &&"), SPILLS),
     Mutant("spills-scheduled", "step", "operators inside of one that is declared pure bring nothing back in a schedule", NEVER, SPILLS),
     Mutant("step-failed-again", "barrier", "what has drawn before a call that failed draws again", Drop(), BARRIERS),

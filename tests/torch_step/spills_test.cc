@@ -174,6 +174,12 @@ TEST_CASE("Two storages over the same bytes leave and come back together", "[spi
     CHECK(is_away(real));
     CHECK(real.eq(2).all().item<bool>());
   }
+  SECTION("unless NumPy has an array of one") {
+    CHECK(pair.other.eq(2).all().item<bool>());
+    pair.other.storage().unsafeGetStorageImpl()->set_resizable(false);  // as numpy() does
+    CHECK_THROWS_AS(more.add_(1), c10::OutOfMemoryError);
+    CHECK_FALSE(is_away(real));
+  }
   SECTION("unless one is in use") {
     const berth::torch::step::Spills::Use there(pair.other.storage());
     CHECK_THROWS_AS(more.add_(1), c10::OutOfMemoryError);

@@ -19,7 +19,8 @@ void move_bytes(c10::Storage& real, c10::StorageImpl& ghost);
 void share_bytes(const c10::Storage& real, c10::StorageImpl& ghost);
 
 // Takes its bytes, which both have then: the result is another storage over them, whose references
-// are none to `storage`. move_bytes() gives them back.
+// are none to `storage`. Both leave and come back together (see Spills::pair()). move_bytes() gives
+// them back.
 [[nodiscard]] c10::Storage take_apart(const c10::Storage& storage);
 
 // Whether it has bytes, of its own or shared, or on the host (see spills.h).

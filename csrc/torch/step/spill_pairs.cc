@@ -86,6 +86,11 @@ Spills::Strong Spills::other_of(const Entry& entry) {
   return entry.other == nullptr ? Strong() : entry.other->storage.lock();
 }
 
+bool Spills::may_leave_with(const Strong& other) {
+  // mutant: spills-pair-array
+  return other != nullptr && other->resizable();
+}
+
 void Spills::set_address(c10::StorageImpl& other, void* address) {
   c10::DataPtr had = other.set_data_ptr(c10::DataPtr(nullptr, other.device()));
   other.set_data_ptr_noswap(

@@ -500,7 +500,7 @@ bool Spills::leave(Entry& entry, c10::StorageImpl& storage, const Strong& other,
   const Bytes bytes = storage.nbytes();
   const c10::Device device = entry.device;
   if (!may_leave(entry, stream_now(device)) || bytes < kLeast ||
-      (entry.other != nullptr && other == nullptr) ||
+      (entry.other != nullptr && !may_leave_with(other)) ||
       storage.allocator() != c10::GetAllocator(device.type()) ||
       storage._mutable_data_ptr_no_checks().get() == nullptr || is_foreign(storage))
     return false;

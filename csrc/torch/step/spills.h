@@ -293,6 +293,8 @@ class Spills final : public RoomMaker {
              const std::optional<c10::Stream>& by = std::nullopt, c10::DataPtr* block = nullptr);
   // The other one of a pair; null: there is none. To be dropped without the lock.
   [[nodiscard]] static Strong other_of(const Entry& entry);
+  // Whether the other one of a pair is alive, and NumPy has no array of it (see is_foreign()).
+  [[nodiscard]] static bool may_leave_with(const Strong& other);
   // The other one of a pair gets that address, and keeps what makes it one.
   static void set_address(c10::StorageImpl& other, void* address);
   // What is known of the uses of the first one is known of the second one from now on.
