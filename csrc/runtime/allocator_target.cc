@@ -12,8 +12,9 @@ namespace {
 // part is small where a plan misses often, since little of what it spares would have been a hit.
 constexpr Bytes kSlackPart = 128, kLeastSlackPart = 2048, kSlackPages = 2;
 // Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
-// With fewer pages beside little that lives, streams would wait for each other instead.
-constexpr Bytes kTargetPart = 128, kTargetPages = 4;
+// With fewer pages streams would wait for each other instead. But beside little that lives the
+// pages are at most a part of it, and no fewer than the last figure.
+constexpr Bytes kTargetPart = 128, kTargetPages = 4, kPagesPart = 8, kLeastPages = 2;
 
 }  // namespace
 
@@ -29,7 +30,10 @@ Bytes Allocator::State::allowance(Bytes asked) const noexcept {
 Bytes Allocator::State::target(Bytes asked) const noexcept {
   const DeviceProperties& properties = device.properties();
   const Bytes live = live_with(asked);
-  const Bytes wanted = live + live / kTargetPart + kTargetPages * properties.page_bytes;
+  const Bytes page = properties.page_bytes;
+  // mutant: target-pages
+  const Bytes pages = std::clamp(live / kPagesPart, kLeastPages * page, kTargetPages * page);
+  const Bytes wanted = live + live / kTargetPart + pages;
   if (properties.aliases) return wanted;
   // Only what plans add to what is held counts.
   const bool planned = made_room || arena.committed() != 0;

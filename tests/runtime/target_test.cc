@@ -6,10 +6,12 @@
 #include "tests/support/temporary_folder.h"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <iterator>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 using namespace berth;
@@ -85,6 +87,45 @@ TEST_CASE("What is held is what lives, without a limit", "[learn][target]") {
   const Held held = train(device, 200, true);
   CAPTURE(held.of_live, held.calls_of_last_steps);
   CHECK(held.of_live <= 1.02);
+}
+
+// Four pages more than what lives would be a third of it here.
+TEST_CASE("Beside little that lives few pages are held", "[learn][target]") {
+  const std::size_t kinds = GENERATE(2, 64);
+  test::SimulatedDevice device(
+      {.total_bytes = Bytes{64} << 30, .page_bytes = kPage, .maps_pages = true});
+  Allocator::Options options = learning();
+  options.pool.growth_bytes = options.pool.resident_growth_bytes = kPage;
+  options.config.plan_time_limit_seconds = 0.1;
+  Allocator allocator(device, options);
+  std::mt19937 random(5);
+  std::vector<std::vector<Bytes>> steps(kinds);
+  for (std::vector<Bytes>& step : steps) {
+    step.resize(50 + random() % 150);
+    for (Bytes& bytes : step) bytes = 512 * (1 + random() % 8000);
+  }
+  void* kept = nullptr;
+  for (int step = 0; step < 400; ++step) {
+    void* first = nullptr;
+    std::deque<void*> live;
+    for (const Bytes bytes : steps[random() % kinds]) {
+      void* const block = allocator.allocate(bytes, 0);
+      if (std::exchange(first, first == nullptr ? block : first) == nullptr) continue;
+      live.push_back(block);
+      if (live.size() <= 6) continue;
+      allocator.free(live.front());
+      live.pop_front();
+    }
+    for (void* const block : live) allocator.free(block);
+    if (kept != nullptr) allocator.free(kept);
+    kept = first;
+    allocator.mark_step(0);
+  }
+  allocator.free(kept);
+  const Stats stats = allocator.stats();
+  CAPTURE(kinds, stats.reserved_peak, stats.live_peak, stats.hits, stats.requests);
+  CHECK(stats.hits > stats.requests / 4);
+  CHECK(held_of_live(stats) <= 1.25);
 }
 
 // What blocks in buckets leave of their pages is little beside what they spare: few requests go to
