@@ -216,12 +216,24 @@ bool is_there(const std::string& path) {
   return false;
 }
 
+bool is_special(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
 void write_file_atomically(const std::string& path, std::span<const std::byte> data) {
   write_file_atomically_with(path, [&](int fd) { write_all(fd, data, path); });
 }
 
 void write_file_atomically_with(const std::string& name, const std::function<void(int)>& write) {
   const std::string path = end_of_links(name);
+  if (is_special(path)) {
+    Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.get() < 0) fail("open", path);
+    write(file.get());
+    if (!file.close()) fail("close", path);
+    return;
+  }
   static std::atomic<unsigned> counter{0};
   std::string temporary;
   int fd = -1;

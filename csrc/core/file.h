@@ -36,11 +36,15 @@ void read_pipes_too(Bytes limit);
 // where that cannot be told.
 [[nodiscard]] bool is_there(const std::string& path);
 
+// Whether something is at `path`, at the end of its links, that is no regular file: a device, a
+// pipe, a folder.
+[[nodiscard]] bool is_special(const std::string& path);
+
 // Replaces the file at `path` atomically: a temporary file beside it (0600, O_EXCL), fsync, rename,
 // fsync of the folder. Where `path` is a symbolic link the file at its end is replaced, and the
 // link stays. After a crash the file is the old one or the new one, whole; of several processes
 // that write it at a time one has written it in the end. Throws Error(kSystem) and removes the
-// temporary file where anything fails.
+// temporary file where anything fails. What is_special() is written to, and not replaced.
 void write_file_atomically(const std::string& path, std::span<const std::byte> data);
 // The same with what `write` writes to the descriptor that it is given, and throws where it cannot.
 void write_file_atomically_with(const std::string& path, const std::function<void(int)>& write);

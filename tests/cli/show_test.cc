@@ -4,6 +4,8 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/trace_files.h"
 
+#include <sys/stat.h>
+
 using namespace berth::test;
 namespace trace = berth::trace;
 using Catch::Matchers::Contains;
@@ -204,6 +206,7 @@ TEST_CASE("Of a folder of plans each one is told, and what cannot be read", "[cl
     REQUIRE(run_berth({"plan", folder / run, "-o", plans}).code == 0);
   write_text(plans + "broken.plan", "no plan");
   write_text(plans + "notes.txt", "not looked at");
+  REQUIRE(::mkfifo((plans + "pipe.plan").c_str(), 0600) == 0);
   const nlohmann::json json = run_berth_json({"show", plans});
   REQUIRE(json["kind"] == "folder");
   REQUIRE(json["plans"].size() == 2);
@@ -211,7 +214,7 @@ TEST_CASE("Of a folder of plans each one is told, and what cannot be read", "[cl
     CHECK(plan["kinds"] == 1);
     CHECK(plan["arena_bytes"].get<std::uint64_t>() > 0);
   }
-  REQUIRE(json["problems"].size() == 1);
+  REQUIRE(json["problems"].size() == 2);
   const Ran ran = run_berth({"show", plans});
   REQUIRE_THAT(ran.out, Contains("2 plans"));
   REQUIRE_THAT(ran.out, Contains("broken.plan"));

@@ -92,6 +92,23 @@ TEST_CASE("Symbolic links that lead nowhere are an error by name", "[file]") {
                       Catch::Matchers::Contains("cannot follow"));
 }
 
+TEST_CASE("A pipe is written to, and stays one", "[file]") {
+  const test::TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  REQUIRE_FALSE(is_special(folder / "none"));
+  REQUIRE(is_special(folder / "fifo"));
+  std::string text;
+  std::thread reader([&] { std::getline(std::ifstream(folder / "fifo"), text); });
+  write_file_atomically(folder / "fifo", bytes_of("statistics\n"));
+  reader.join();
+  REQUIRE(text == "statistics");
+  REQUIRE(std::filesystem::is_fifo(folder / "fifo"));
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    ++files;
+  REQUIRE(files == 1);
+}
+
 TEST_CASE("A program that wants pipes reads each whole and as often as it likes", "[file][pipe]") {
   (void)std::signal(SIGPIPE, SIG_IGN);  // of what is too large the rest is not read
   const test::TemporaryFolder folder;

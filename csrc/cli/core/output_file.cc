@@ -142,23 +142,11 @@ bool is_standard_output(const std::string& path) {
          (identity && identity == identity_of(std::string(kStandardStream), STDOUT_FILENO));
 }
 
-bool is_stream(const std::string& path) {
-  struct stat info {};
-  return is_standard_output(path) || (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode));
-}
+bool is_stream(const std::string& path) { return is_standard_output(path) || is_special(path); }
 
 void write_output(const std::string& path, std::span<const std::byte> data) {
   if (is_standard_output(path)) return write_all(STDOUT_FILENO, data, path);
-  if (!is_stream(path)) return write_file_atomically(path, data);
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  BERTH_CHECK(fd >= 0, kSystem, "cannot write '{}': {}", path, std::strerror(errno));
-  try {
-    write_all(fd, data, path);
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
-  BERTH_CHECK(::close(fd) == 0, kSystem, "cannot write '{}': {}", path, std::strerror(errno));
+  write_file_atomically(path, data);
 }
 
 void write_output(const std::string& path, std::string_view text) {

@@ -1,6 +1,7 @@
 #include "csrc/cli/summaries/folder_summary.h"
 
 #include "csrc/core/check.h"
+#include "csrc/core/file.h"
 #include "csrc/plan/file.h"
 #include "csrc/plan/head.h"
 
@@ -35,6 +36,7 @@ std::vector<std::string> plans_in(const std::string& path) {
 }
 
 PlanHead head_in(const std::string& file) {
+  BERTH_CHECK(!is_special(file), kInput, "'{}' is no regular file", file);
   std::optional<PlanHead> head = read_plan_head(file);
   return head ? std::move(*head) : head_of(read_plan(file));
 }
