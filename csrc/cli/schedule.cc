@@ -286,7 +286,11 @@ Command add_schedule(CLI::App& program) {
   app->add_option("--time-budget", options->time_budget,
                   "Instead of a size: the least memory within this share of time more than the "
                   "recorded step, e.g. 0.1")
-      ->check(CLI::Range(0.0, 1000.0).description(""))
+      ->check([](const std::string& text) {
+        const double share = std::strtod(text.c_str(), nullptr);
+        return share >= 0 && share <= 1000 ? std::string()
+                                           : fmt::format("{} is no share from 0 to 1000", text);
+      })
       ->type_name("SHARE");
   app->add_flag("--budgets", options->budgets,
                 "Plan for eight budgets, from the need of the largest operator to the whole peak");

@@ -232,6 +232,7 @@ TEST_CASE("A budget of time gets the least memory within it", "[cli][schedule]")
       run_berth({"schedule", folder / "x.json", "--time-budget", "0.3", "--iterations", "3000"});
   REQUIRE_THAT(text.out, Contains("30.00 % more time"));
   REQUIRE(run_berth({"schedule", folder / "x.json", "--time-budget", "-1"}).code == 2);
+  REQUIRE(run_berth({"schedule", folder / "x.json", "--time-budget", "nan"}).code == 2);
   REQUIRE(run_berth({"schedule", folder / "x.json", "--time-budget", "1", "--budgets"}).code == 2);
 }
 

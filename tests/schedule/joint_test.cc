@@ -90,6 +90,21 @@ TEST_CASE("A budget below the largest operator names it and what is missing", "[
                               "missing") != std::string::npos);
 }
 
+// A gradient that the next step drops at once is there when the step begins.
+TEST_CASE("A budget below what is there at the beginning is none", "[joint]") {
+  Graph step = chain(2, 100, 10);
+  step.storages.push_back({.bytes = 10'000, .kind = graph::StorageClass::kInput});
+  const Bytes least = least_budget(step).bytes;
+  REQUIRE(least >= 10'000);
+  const StepResult below = plan_step(step, with(least - 1));
+  REQUIRE_FALSE(below.schedule);
+  REQUIRE(below.missing_bytes == 1);
+  REQUIRE(below.why_not.find("at the beginning") != std::string::npos);
+  const StepResult enough = plan_step(step, with(least));
+  REQUIRE(enough.schedule);
+  REQUIRE(graph::replay(step, *enough.schedule).violation == "");
+}
+
 TEST_CASE("Where making again is dear and copies are fast, values are copied", "[joint]") {
   const Graph step = chain(12, Bytes{64} << 20, 100'000'000);
   StepOptions options = with(step.storages.size() / 2 * (Bytes{64} << 20) * 7 / 10);

@@ -41,7 +41,12 @@ LeastBudget least_budget(const graph::Graph& graph, const std::vector<bool>& mov
   Bytes residents = 0;  // that stay
   for (graph::StorageId s = 0; s < graph.storages.size(); ++s)
     if (is_resident(s) && !movable[s]) residents += graph.storages[s].bytes;
-  LeastBudget least{residents, "what is resident"};
+  // Inputs that nobody reads are dropped before the first operator, but they are there before.
+  Bytes begin = residents;
+  for (const graph::Storage& storage : graph.storages)
+    // mutant: least-begin
+    if (storage.kind == graph::StorageClass::kInput) begin += storage.bytes;
+  LeastBudget least{begin, "what is there at the beginning"};
   for (graph::OperatorId op = 0; op < graph.operators.size(); ++op) {
     Bytes bytes = kMaxBytes;
     for (const graph::Alternative& alternative : graph.operators[op].alternatives) {
