@@ -17,6 +17,7 @@ import torch
 
 from berth._generators import watch_generators
 from berth._libraries import watch_libraries
+from berth._storages import watch_storages
 from berth._streams import watch_streams
 from berth._torch_script import watch_torch_script
 
@@ -199,40 +200,30 @@ def _repr(method: _Method) -> _Method:
     return __repr__
 
 
-# Functions that ask for a storage and not for its bytes: FSDP's resize it, those of torch.compile keep which one it is.
-_NO_BYTES = {
-    ("torch.distributed.fsdp._fully_shard._fsdp_param", "alloc_storage"),
-    ("torch.distributed.fsdp._fully_shard._fsdp_param", "free_storage"),
-    ("torch.distributed.utils", "_alloc_storage"),
-    ("torch.distributed.utils", "_free_storage"),
-    ("torch._subclasses.meta_utils", "describe_tensor"),
-    ("torch._subclasses.fake_tensor", "add_constant_storage_mapping"),
-}
-
-
-def _needs_no_bytes() -> bool:
-    """Whether such a function asks the caller of this one."""
-    frame = sys._getframe(2)
-    if frame.f_code.co_name == "_typed_storage" and frame.f_back is not None:
-        frame = frame.f_back
-    return (frame.f_globals.get("__name__"), frame.f_code.co_name) in _NO_BYTES
-
-
 def _storage(method: _Method) -> _Method:
+    """Of a tensor whose storage tells itself what it is used for, unless that is written to a file."""
     tells = _pointer(method)
 
     @functools.wraps(method)
     def untyped_storage(self: torch.Tensor) -> Any:
-        return method(self) if _needs_no_bytes() else tells(self)
+        return tells(self) if _is_copied() else method(self)
 
     return untyped_storage
+
+
+def _is_copied() -> bool:
+    return getattr(_here, "saving", False) or getattr(_here, "copying", False)
+
+
+def _use_storage(storage: Any) -> None:
+    if not _traces() and storage.device.type != "meta":
+        _tell(_as_tensor(storage), "read_bytes" if _is_copied() else "give_pointer")
 
 
 def _pointer(method: _Method) -> _Method:
     @functools.wraps(method)
     def pointer(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        copies = getattr(_here, "saving", False) or getattr(_here, "copying", False)
-        _tell(self, "read_bytes" if copies else "give_pointer")
+        _tell(self, "read_bytes" if _is_copied() else "give_pointer")
         return method(self, *args, **kwargs)
 
     return pointer
@@ -657,6 +648,7 @@ class Watch:
             for name in ("_share_fd_cpu_", "_share_filename_cpu_"):
                 _functions.append((storages, name, getattr(storages, name)))
                 setattr(storages, name, _shared(getattr(storages, name)))
+            watch_storages(_use_storage, _functions)
             watch_libraries(_say, _functions)
             watch_streams(_say, _functions)
             watch_torch_script(_say, _tell, _functions)

@@ -46,6 +46,7 @@ PYTHON = [
     "_generators",
     "_libraries",
     "_torch_script",
+    "_storages",
     "_byte_access",
     "_other_threads",
     "_extensions",

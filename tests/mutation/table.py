@@ -513,6 +513,7 @@ MUTANTS = (
     Mutant("paging-last", "copies", "those leave that are used next", Replace("for (auto one = there.begin(); bytes > most && one != there.end();) {\n          if (std::binary_search(used_[t].begin(), used_[t].end(), one->second)) {\n            ++one;\n            continue;\n          }\n          leave(one++);\n        }\n        for (auto one = there.end(); false;) {"), PAGING),
     Mutant("paging-left", "copies", "what is left to the next step leaves behind its last use", Drop(), PAGING),
     Mutant("copies-order", "copies", "reloads are triggered without those behind them", Replace("const std::uint64_t deadline = start_[run];"), COPIES),
+    Mutant("least-begin", "copies", "inputs that nobody reads are not there at the beginning", NEVER, ((STEP, "[joint]"),)),
     Mutant("copies-allowed", "copies", "a plan has more on the host than is allowed", NEVER, ((STEP, "[policy]"),)),
 
     # --- Steps that run by a schedule: what their bits rest on.
@@ -607,6 +608,7 @@ MUTANTS = (
     Mutant("spills-pair-one", "step", "a storage of a pair leaves and comes back without the other one", Replace("return &entry;"), SPILLS),
     Mutant("spills-pair-idle", "step", "a storage of a pair leaves while an operator uses the other one", Swap("idle(*entry.other)", "true"), SPILLS),
     Mutant("spills-pair-array", "step", "a storage of a pair leaves while NumPy has an array of the other one", Swap(" && other->resizable()", ""), SPILLS),
+    Mutant("spills-inside", "step", "the sizes of a nested tensor leave for the host", Drop(), SPILLS),
     Mutant("spills-made-inside", "step", "what an unknown operator makes inside leaves for the host", Swap("inside &&", "false &&"), SPILLS),
     Mutant("spills-scheduled", "step", "operators inside of one that is declared pure bring nothing back in a schedule", NEVER, SPILLS),
     Mutant("step-failed-again", "barrier", "what has drawn before a call that failed draws again", Drop(), BARRIERS),

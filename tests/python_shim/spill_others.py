@@ -2,6 +2,40 @@
 
 from spill_programs import PROGRAM
 
+# What is asked for a storage without its bytes: how many they are, and which storage it is. And tensors with others inside.
+INSIDE = (
+    PROGRAM
+    + """
+layers = nn.ModuleList(nn.Linear(96, 96) for _ in range(10))
+optimizer = torch.optim.SGD(layers.parameters(), 0.1)
+program = program_of() if host else None
+found = []
+def jagged():
+    return torch.nested.nested_tensor([torch.randn(30, 96) for _ in range(40)], layout=torch.jagged)
+for step in range(4):
+    counted, first = 0, None
+    with program.step() if program else contextlib.nullcontext():
+        x = jagged() if variant == "jagged" else torch.randn(1200, 96)
+        for layer in layers:
+            x = x + nn.functional.gelu(layer(x))
+            if variant == "sizes":
+                counted += x.untyped_storage().nbytes() + len(x.untyped_storage()) + x.storage().size()
+                first = first or x.untyped_storage()
+                counted += first._cdata == x.untyped_storage()._cdata
+        loss = (x.values() if x.is_nested else x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append((loss.item().hex(), counted, first[5] if first is not None else 0))
+a = torch.nested.nested_tensor([torch.ones(30, 64) for _ in range(40)])
+b = a.transpose(1, 2)
+q = torch.quantize_per_channel(torch.ones(2000, 64), torch.full((2000,), 0.05), torch.zeros(2000), 0, torch.qint8)
+large = [torch.ones(1 << 18) for _ in range(9)]
+found += [sum(one.sum().item() for one in large), torch.matmul(a, b).unbind()[7].sum().item(), a.is_contiguous(), q.dequantize().sum().item()]
+said(found=found, spilled=program.stats().spilled_out if program else 0)
+"""
+)
+
 # Threads of the program's own read, write and make tensors of the step while others leave. What they find is told where the program waits for them.
 THREADS = (
     PROGRAM

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from spill_host import HOSTED
-from spill_others import COMPILED, RANKS, SCRIPTED, THREADS
+from spill_others import COMPILED, INSIDE, RANKS, SCRIPTED, THREADS
 from spill_programs import (
     APART,
     CHOSEN,
@@ -218,6 +218,13 @@ class Spills(SpillCase):
         self.assertEqual(tight["errors"], [])
         self.assertEqual(wide["found"], tight["found"])
         self.assertLess(tight["seconds"], 25, "an operator waited for what never comes")
+
+    def test_storages_without_their_bytes_and_tensors_inside_tensors(self):
+        """The step takes 15 MiB. What has bytes for somebody stays on the device."""
+        for variant in ("sizes", "jagged"):
+            with self.subTest(variant):
+                wide, tight = self.same_bits(INSIDE, 8 << 20, variant)
+                self.assertEqual(wide, tight)
 
     def test_checkpoints_that_choose_by_operator(self):
         wide, tight = self.same_bits(CHOSEN, 5500000, "")

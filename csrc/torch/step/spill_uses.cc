@@ -5,10 +5,13 @@
 #include "csrc/torch/step/spills.h"
 #include "csrc/torch/step/tensors.h"
 
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <ATen/quantized/Quantizer.h>
 
 #include <mutex>
 #include <optional>
@@ -23,8 +26,27 @@ namespace {
 thread_local Spills::Use *innermost = nullptr, *outermost = nullptr;
 thread_local bool gives_way = false;
 
-// Calls visit(const c10::Storage&) for what holds the tensor's bytes: of a sparse one the storages
-// of its indices and values.
+// Calls visit(const at::Tensor&) for tensors inside one that libtorch reads without an operator: a
+// nested one's sizes, a quantized one's scales.
+template <typename Visit>
+void for_each_inside(const at::Tensor& tensor, const Visit& visit) {
+  if (!tensor.defined() || tensor.key_set().has(c10::DispatchKey::Python)) return;
+  if (tensor.is_nested()) {
+    const at::native::NestedTensorImpl* const nested = at::native::get_nested_tensor_impl(tensor);
+    visit(nested->get_nested_sizes());
+    visit(nested->get_nested_strides());
+    visit(nested->get_storage_offsets());
+  } else if (tensor.is_quantized()) {
+    const auto* const channels = dynamic_cast<const at::PerChannelAffineQuantizer*>(
+        at::get_qtensorimpl(tensor)->quantizer().get());
+    if (channels == nullptr) return;
+    visit(channels->scales());
+    visit(channels->zero_points());
+  }
+}
+
+// Calls visit(const c10::Storage&, bool stays) for what holds the tensor's bytes: of a sparse one
+// the storages of its indices and values. What is inside stays.
 template <typename Visit>
 void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
   if (!tensor.defined() || tensor.key_set().has(c10::DispatchKey::Python)) return;
@@ -39,7 +61,12 @@ void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
     for_each_storage(sparse->values(), visit);
   } else if (tensor.has_storage()) {
     const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-    if (storage) visit(storage);
+    if (storage) visit(storage, false);
+    // mutant: spills-inside
+    for_each_inside(tensor, [&](const at::Tensor& inside) {
+      if (inside.defined() && inside.has_storage() && inside.storage())
+        visit(inside.storage(), true);
+    });
   }
 }
 
@@ -94,24 +121,25 @@ void Spills::Use::begin(const c10::OperatorHandle& op, const c10::Stack& stack, 
   if (outer_ == nullptr && !facts.collective) get().turns_.begin(turn_, begins_again);
   const std::size_t arguments = op.schema().arguments().size();
   const auto given = last_of(stack, arguments);
+  const bool keeps = facts.opaque && !facts.resizes;  // a pointer, perhaps
   c10::SmallVector<Used, 8> storages;
   for (std::size_t n = 0; n < arguments; ++n) {
     const c10::IValue& value = given[n];
     const bool written = facts.writes[n];
-    if (value.isStorage()) storages.push_back({value.toStorage().unsafeGetStorageImpl(), true});
+    if (value.isStorage())
+      storages.push_back({value.toStorage().unsafeGetStorageImpl(), true, keeps});
     for_each_tensor(value, form_of(value), [&](const at::Tensor& tensor) {
-      for_each_storage(tensor, [&](const c10::Storage& storage) {
-        storages.push_back({storage.unsafeGetStorageImpl(), written});
+      for_each_storage(tensor, [&](const c10::Storage& storage, bool inside) {
+        storages.push_back({storage.unsafeGetStorageImpl(), written, keeps || inside});
       });
     });
   }
-  const bool stays = facts.opaque && !facts.resizes;  // it may keep a pointer
   {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
     for (const Used& one : storages)
       if (one.storage == spills.compared_) spills.end_compare();
-    for (const Used& one : storages) spills.use(one, stays, used_);
+    for (const Used& one : storages) spills.use(one, used_);
   }
   bring_back(rooms);
 }
@@ -122,7 +150,7 @@ void Spills::Use::begin(const c10::Storage& storage) {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
     // Whoever takes a storage may write it.
-    spills.use({storage.unsafeGetStorageImpl(), true}, false, used_);
+    spills.use({storage.unsafeGetStorageImpl(), true}, used_);
   }
   bring_back();
 }
@@ -158,6 +186,17 @@ void Spills::Use::end() noexcept {
     turn_.end();
 }
 
+void Spills::Use::see_view(const c10::Stack& stack) {
+  if (stack.empty() || !stack.back().isTensor()) return;
+  for_each_inside(stack.back().toTensor(), [](const at::Tensor& inside) {
+    Spills& spills = get();
+    const std::lock_guard lock(spills.mutex_);
+    if (!inside.defined() || !inside.has_storage() || !inside.storage()) return;
+    if (Entry* const entry = spills.find_or_add(*inside.storage().unsafeGetStorageImpl()))
+      entry->stays = true;
+  });
+}
+
 void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& stack) {
   const auto& returns = op.schema().returns();
   if (returns.size() > stack.size()) return;
@@ -175,8 +214,8 @@ void Spills::Use::see_results(const c10::OperatorHandle& op, const c10::Stack& s
     // mutant: spills-made-inside
     const bool stays = keeps(op) || (inside && returns[n].alias_info() == nullptr);
     for_each_tensor(results[n], form_of(results[n]), [&](const at::Tensor& tensor) {
-      for_each_storage(tensor, [&](const c10::Storage& storage) {
-        storages.emplace_back(storage.unsafeGetStorageImpl(), stays);
+      for_each_storage(tensor, [&](const c10::Storage& storage, bool within) {
+        storages.emplace_back(storage.unsafeGetStorageImpl(), stays || within);
       });
     });
   }

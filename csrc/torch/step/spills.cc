@@ -278,7 +278,7 @@ void Spills::note_profiler() {
   }
 }
 
-void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
+void Spills::use(const Used& one, std::vector<void*>& used) {
   Entry* const entry = find_or_add(*one.storage);
   if (entry == nullptr) return;
   entries_.splice(entries_.end(), entries_, by_storage_.at(entry->address));
@@ -289,7 +289,7 @@ void Spills::use(const Used& one, bool stays, std::vector<void*>& used) {
   wait_for_arrival(*entry);
   entry->written |= one.written;
   if (one.written && !entry->away) forget_copy(*entry);
-  entry->stays |= stays;
+  entry->stays |= one.stays;
   const std::optional<c10::Stream> stream = stream_now(entry->device);
   if (entry->stream && stream != entry->stream) entry->stays = true;
   entry->stream = stream;

@@ -144,8 +144,14 @@ class Spills final : public RoomMaker {
       if (on()) [[unlikely]]
         see_results(op, stack);
     }
+    // A view has been made, the last one of `stack`. What is inside it stays.
+    static void note_view(const c10::Stack& stack) {
+      if (on()) [[unlikely]]
+        see_view(stack);
+    }
 
    private:
+    static void see_view(const c10::Stack& stack);
     void begin(const c10::OperatorHandle& op, const c10::Stack& stack, bool begins_again,
                const Rooms* rooms);
     void begin(const c10::Storage& storage);
@@ -275,8 +281,9 @@ class Spills final : public RoomMaker {
   struct Used {
     c10::StorageImpl* storage = nullptr;
     bool written = false;
+    bool stays = false;  // from now on
   };
-  void use(const Used& one, bool stays, std::vector<void*>& used);
+  void use(const Used& one, std::vector<void*>& used);
   void end_compare();
   void set_looked_at(bool looked_at);
   // The first one that used it.

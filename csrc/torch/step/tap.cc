@@ -118,6 +118,7 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
   if (untold) [[unlikely]] {
     const auto run = [&](c10::Stack* part) { op.redispatchBoxed(below(keys), part); };
     facts.view ? run(stack) : run_with_bytes(op, stack, run);
+    if (facts.view) Spills::Use::note_view(*stack);
     return;
   }
   OperatorListener* const listener = current.load(std::memory_order_acquire);
@@ -130,7 +131,7 @@ void front(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* 
   if (facts.view && listener != nullptr && goes_to_mode(op)) [[unlikely]]
     run_in_python(op, keys, stack);
   else if (facts.view)
-    op.redispatchBoxed(below(keys), stack);
+    op.redispatchBoxed(below(keys), stack), Spills::Use::note_view(*stack);
   else if (listener == nullptr) [[unlikely]]
     run_kernel(op, keys, stack);
   else
