@@ -109,7 +109,7 @@ def install(
             done = there.install(settings) and done
         except UsageError as error:
             raise UsageError(_with_line_that_opened_cuda(str(error))) from None
-    if done and os.environ.get("BERTH_BUDGET"):
+    if done and (os.environ.get("BERTH_BUDGET") or os.environ.get("BERTH_TIME_BUDGET")):
         for begin in loop_begins:
             begin()
     return done

@@ -19,7 +19,7 @@ from berth._errors import UsageError
 from berth._extensions import watch_extensions
 from berth._install import installed_adapters
 from berth._other_threads import in_each_new_one
-from berth._step_program import StepProgram, _bytes, _share, loop_ends
+from berth._step_program import StepProgram, _bytes, _share, _time_share, loop_ends
 
 _WINDOW = 64  # calls of optimizers that are remembered
 _LONGEST_ROUND = _WINDOW // 2  # calls of optimizers
@@ -232,18 +232,15 @@ _loop: Optional[_Loop] = None
 
 
 def begin() -> None:
-    """Reads BERTH_BUDGET, and watches optimizers from now on. Nothing where it is not set, or where this has been called. Raises UsageError."""
+    """Reads BERTH_BUDGET and BERTH_TIME_BUDGET, and watches optimizers from now on. Nothing where neither is set, or where this has been called. Raises UsageError."""
     global _loop
-    budget = os.environ.get("BERTH_BUDGET", "").strip()
+    time_budget = os.environ.get("BERTH_TIME_BUDGET", "").strip()
+    budget = os.environ.get("BERTH_BUDGET", "").strip() or ("fit" if time_budget else "")
     if not budget or _loop is not None:
         return
     if budget != "fit" and _share(budget) == 0:
         _bytes(budget, "BERTH_BUDGET")
-    time_budget = os.environ.get("BERTH_TIME_BUDGET", "")
-    try:
-        more = float(time_budget) if time_budget else None
-    except ValueError:
-        raise UsageError(f"BERTH_TIME_BUDGET is {time_budget!r}; a share such as 0.1 is wanted") from None
+    more = _time_share(time_budget, "BERTH_TIME_BUDGET") if time_budget else None
     text = os.environ.get("BERTH_HOST_MEMORY", "")
     host_memory = _bytes(text, "BERTH_HOST_MEMORY") if text else int(_MOST_OF_HOST * free_host_memory())
     from torch.optim.optimizer import register_optimizer_step_post_hook

@@ -171,7 +171,7 @@ def _check_distinct(options: argparse.Namespace, program: list[str]) -> None:
 
 def _check_budget(environment: dict[str, str]) -> None:
     from berth._errors import UsageError
-    from berth._step_program import _bytes, _share
+    from berth._step_program import _bytes, _share, _time_share
 
     try:
         budget = environment["BERTH_BUDGET"]
@@ -179,6 +179,8 @@ def _check_budget(environment: dict[str, str]) -> None:
             _bytes(budget, "--budget")
         if environment.get("BERTH_HOST_MEMORY"):
             _bytes(environment["BERTH_HOST_MEMORY"], "--host-memory")
+        if environment.get("BERTH_TIME_BUDGET"):
+            _time_share(environment["BERTH_TIME_BUDGET"], "--time-budget")
     except UsageError as error:
         _fail(str(error))
 
@@ -194,7 +196,7 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
             environment["BERTH_" + name.upper().replace("-", "_")] = made
     if options.verbose:
         environment["BERTH_VERBOSE"] = "1"
-    if options.fit or (options.time_budget and not options.budget):
+    if options.fit or (environment.get("BERTH_TIME_BUDGET") and not environment.get("BERTH_BUDGET")):
         environment["BERTH_BUDGET"] = "fit"
     if environment.get("BERTH_BUDGET"):
         _check_budget(environment)

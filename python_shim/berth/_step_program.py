@@ -134,6 +134,17 @@ def _share(text: Union[int, str]) -> float:
     return float(match[1]) / 100 if match is not None else 0
 
 
+def _time_share(text: str, name: str) -> float:
+    """A share of time, from 0 to 1000. Raises UsageError for any other text."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1
+    if not 0 <= share <= 1000:
+        raise UsageError(f"{name} is {text!r}; a share from 0 to 1000 is wanted, such as 0.1")
+    return share
+
+
 def _kernels_registered() -> int:
     """How many kernels torch.library has registered in this process."""
     import torch.library

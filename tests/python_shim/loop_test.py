@@ -565,6 +565,25 @@ class Loops(ProgramCase):
         stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
         self.assertGreaterEqual(stats["scheduled"], 10)
 
+    def test_the_environment_may_have_a_time_budget_alone(self):
+        self.write("train.py", HEAD + PROGRAMS["plain"])
+        for under in (
+            run(
+                [sys.executable, "-m", "berth", "run", "--device", "cpu", "train.py"],
+                folder=self.folder,
+                standin=(),
+                BERTH_TIME_BUDGET="0.2",
+            ),
+            run(
+                [sys.executable, "-c", "import berth; berth.install('cpu'); import runpy; runpy.run_path('train.py')"],
+                folder=self.folder,
+                standin=(),
+                BERTH_TIME_BUDGET="0.2",
+            ),
+        ):
+            stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
+            self.assertGreaterEqual(stats["scheduled"], 10)
+
     def test_inductor_is_watched_when_it_comes(self):
         """Its kernels take pointers. A program imports it with its first compiled call, long after torch."""
         self.write(
@@ -616,6 +635,7 @@ class Loops(ProgramCase):
         for options, text in (
             (("--budget", "much"), "--budget is 'much'"),
             (("--budget", "1GiB", "--host-memory", "x"), "--host-memory is 'x'"),
+            (("--time-budget", "nan"), "--time-budget is 'nan'"),
         ):
             result = self.go(*options)
             self.assertEqual(result.returncode, 2)
