@@ -31,7 +31,8 @@ namespace berth {
 // NAME.plan of another name that have a head (head.h) are found as well.
 //
 // What is read is verified (file.h); trusts nothing in the folder. list() costs a look at the names
-// and at most Limits::heads small reads, keep() one for each plan of the program. All may wait for
+// and at most Limits::heads small reads, keep() one for each plan of the program, and reads what is
+// as good. All may wait for
 // the file system, and throw Error. Not thread-safe.
 class PlanFolder {
  public:

@@ -392,6 +392,7 @@ MUTANTS = (
     Mutant("head-many-kinds", "folder", "a plan covers kinds that no head tells", Drop(), FOLDERS),
     Mutant("head-many-told", "folder", "a head tells any number of kinds", Swap(">= PlanHead::kMostKinds", "> 1000"), FOLDERS),
     Mutant("folder-limit", "folder", "a folder grows without end", Replace("while (!ours.empty() && (false)) {"), FOLDERS),
+    Mutant("folder-damaged-head", "folder", "a plan with a damaged head stays for good", Drop(), FOLDERS),
     Mutant("folder-refused", "folder", "a damaged plan keeps a good one out", Drop(), FOLDERS),
     Mutant("folder-reads", "folder", "who only reads a folder writes to it", Drop(), FOLDERS),
     Mutant("find-overlap", "folder", "a beginning that overlaps itself is passed over", Replace("path.matched = 0;"), FINDS),

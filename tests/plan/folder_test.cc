@@ -490,6 +490,21 @@ TEST_CASE("A damaged plan is refused and another is kept beside it or in its pla
   REQUIRE(whole);
 }
 
+TEST_CASE("A plan with any bit flipped is written anew by who learns it", "[plan][folder]") {
+  const TemporaryFolder folder;
+  folder_at(folder.path()).keep(plan_for_two(1000, 2000));
+  const std::string file = folder / *files_in(folder.path()).begin();
+  const std::vector<std::byte> good = read_file(file, Bytes{1} << 20);
+  for (std::size_t bit = 0; bit < 8 * good.size(); bit += 3) {
+    std::vector<std::byte> bad = good;
+    bad[bit / 8] ^= std::byte{1} << (bit % 8);
+    write_file_atomically(file, bad);
+    folder_at(folder.path()).keep(plan_for_two(1000, 2000));
+    CAPTURE(bit);
+    REQUIRE(read_file(file, Bytes{1} << 20) == good);
+  }
+}
+
 TEST_CASE("A head with any bit flipped leads to a refusal or to no plan", "[plan][folder]") {
   const TemporaryFolder folder;
   PlanFolder plans = folder_at(folder.path());
