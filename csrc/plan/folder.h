@@ -32,8 +32,7 @@ namespace berth {
 //
 // What is read is verified (file.h); trusts nothing in the folder. list() costs a look at the names
 // and at most Limits::heads small reads, keep() one for each plan of the program, and reads what is
-// as good. All may wait for
-// the file system, and throw Error. Not thread-safe.
+// as good. All may wait for the file system, and throw Error. Not thread-safe.
 class PlanFolder {
  public:
   struct Limits {

@@ -21,8 +21,9 @@ from berth._install import installed_adapters
 from berth._other_threads import in_each_new_one
 from berth._step_program import StepProgram, _bytes, _share, _time_share, loop_ends
 
-_WINDOW = 64  # calls of optimizers that are remembered
-_LONGEST_ROUND = _WINDOW // 2  # calls of optimizers
+_LEAST_ROUND, _CALLS_OF_EACH, _LONGEST_ROUND = 32, 2, 1024  # calls of optimizers in a round, at most
+_ROUNDS = 2  # longest rounds whose calls are remembered
+_LOOKS = 8  # each round, after those that are called no more
 _MOST_OF_HOST = 0.75  # of what the host has, where nobody says
 _MOST_OF_DEVICE = 0.95  # of what the device has: blocks have holes between them
 _FEWEST, _TOLD = 4, 16  # steps of a loop that may be scheduled; of one that has been told why it is not
@@ -51,37 +52,52 @@ class _Rounds:
     """
 
     def __init__(self) -> None:
-        self._calls: collections.deque[int] = collections.deque(maxlen=_WINDOW)
+        self._calls: collections.deque[int] = collections.deque()
+        self._counts: collections.Counter[int] = collections.Counter()  # of these calls
         self._order: list[int] = []  # as they first came
-        self._length = 0  # of this round
+        self._length = self._made = 0  # calls of this round, and of all
 
     def ends(self, optimizer: int) -> bool:
-        """True if a round ends with this call."""
+        """True if a round ends with this call. O(optimizers), of which calls of some 2,000 are remembered."""
+        longest = min(max(_LEAST_ROUND, _CALLS_OF_EACH * len(self._order)), _LONGEST_ROUND)
+        self._made += 1
         self._calls.append(optimizer)
-        for one in [one for one in set(self._calls) if self._has_left(one)]:
-            self._forget(one)
-        counts = collections.Counter(self._calls)
-        self._order = [one for one in self._order if one in counts]
+        self._counts[optimizer] += 1
         if optimizer not in self._order:
             self._order.append(optimizer)
-        # A window may begin within a round, so that counts differ by one.
-        least = min(counts.values()) + 1
-        last = next(one for one in reversed(self._order) if counts[one] <= least)
+        while len(self._calls) > _ROUNDS * longest:
+            oldest = self._calls.popleft()
+            self._counts[oldest] -= 1
+            if self._counts[oldest] == 0:
+                self._forget([oldest])
+        if self._made % (len(self._order) // _LOOKS + 1) == 0:
+            self._forget(self._left())
+        # The calls may begin within a round, so that counts differ by one.
+        least = min(self._counts.values()) + 1
+        last = next(one for one in reversed(self._order) if self._counts[one] <= least)
         self._length += 1
-        if optimizer != last and self._length < _LONGEST_ROUND:
+        if optimizer != last and self._length < longest:
             return False
         if optimizer != last:  # which is called no more
-            self._forget(last)
+            self._forget([last])
         self._length = 0
         return True
 
-    def _forget(self, optimizer: int) -> None:
-        self._calls = collections.deque((one for one in self._calls if one != optimizer), _WINDOW)
+    def _forget(self, optimizers: list[int]) -> None:
+        for one in optimizers:
+            self._order.remove(one)
+            del self._counts[one]
+        if optimizers:
+            self._calls = collections.deque(one for one in self._calls if one not in optimizers)
 
-    def _has_left(self, optimizer: int) -> bool:
-        calls = [n for n, one in enumerate(self._calls) if one == optimizer]
-        between = [last - first for first, last in zip(calls, calls[1:])]
-        return bool(between) and len(self._calls) - 1 - calls[-1] > 2 * max(between)
+    def _left(self) -> list[int]:
+        latest: dict[int, int] = {}
+        longest: dict[int, int] = {}  # between two calls
+        for n, one in enumerate(self._calls):
+            if one in latest:
+                longest[one] = max(longest.get(one, 0), n - latest[one])
+            latest[one] = n
+        return [one for one, between in longest.items() if len(self._calls) - 1 - latest[one] > 2 * between]
 
 
 def _leave_job() -> None:

@@ -22,7 +22,7 @@ def finish(*tensors):
     loop = sys.modules.get("berth._loop")
     if loop is not None and loop.stats() is not None:
         stats = loop.stats()
-        print(json.dumps({name: getattr(stats, name) for name in ("steps", "scheduled", "refused", "spilled_out", "last_refusal")}), file=sys.stderr)
+        print(json.dumps({name: getattr(stats, name) for name in ("steps", "scheduled", "refused", "spilled_out", "operators", "last_refusal")}), file=sys.stderr)
 
 def net_of(width=32, layers=3):
     return nn.Sequential(*(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(0.1), nn.Linear(4 * width, width)) for _ in range(layers)))
@@ -583,6 +583,27 @@ class Loops(ProgramCase):
         ):
             stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
             self.assertGreaterEqual(stats["scheduled"], 10)
+
+    def test_an_optimizer_for_each_parameter(self):
+        """They step in the backward pass, each once in a step. The first calls may be steps of their own."""
+        text = """
+net = nn.Sequential(*(layer for _ in range(30) for layer in (nn.Linear(32, 32), nn.GELU())))
+each = {p: torch.optim.AdamW([p], 1e-3) for p in net.parameters()}
+def update(p):
+    each[p].step()
+    each[p].zero_grad()
+for p in net.parameters():
+    p.register_post_accumulate_grad_hook(update)
+for step in range(30):
+    loss = net(torch.randn(256, 32)).square().mean()
+    loss.backward()
+finish(loss, *net.parameters())
+"""
+        alone, under = self.go(text=text), self.go("--budget", "60%", text=text)
+        self.assertEqual(under.stdout, alone.stdout, under.stderr[-2000:])
+        stats = json.loads([line for line in under.stderr.splitlines() if line.startswith("{")][-1])
+        self.assertLessEqual(stats["steps"], 60 + 30)
+        self.assertGreater(stats["operators"], 60 * 8, "the last program is no whole step")
 
     def test_inductor_is_watched_when_it_comes(self):
         """Its kernels take pointers. A program imports it with its first compiled call, long after torch."""
