@@ -215,9 +215,9 @@ def _is_copied() -> bool:
     return getattr(_here, "saving", False) or getattr(_here, "copying", False)
 
 
-def _use_storage(storage: Any) -> None:
+def _use_storage(storage: Any, how: str) -> None:
     if not _traces() and storage.device.type != "meta":
-        _tell(_as_tensor(storage), "read_bytes" if _is_copied() else "give_pointer")
+        _tell(_as_tensor(storage), "read_bytes" if how == "give_pointer" and _is_copied() else how)
 
 
 def _pointer(method: _Method) -> _Method:
@@ -366,7 +366,8 @@ class _Loaded:
 def _loaded(function: _Method) -> _Method:
     @functools.wraps(function)
     def load(zip_file: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(_Loaded(zip_file) if _copies_loaded else zip_file, *args, **kwargs)
+        with _copying():
+            return function(_Loaded(zip_file) if _copies_loaded else zip_file, *args, **kwargs)
 
     return load
 
@@ -638,6 +639,9 @@ class Watch:
                 iterator.__next__ = _loads(iterator.__next__)
             _functions.append((torch.serialization, "_save", torch.serialization._save))
             torch.serialization._save = _saved(torch.serialization._save)
+            for name in ("_legacy_save", "_legacy_load"):  # they ask storages for their address, to know them again
+                _functions.append((torch.serialization, name, getattr(torch.serialization, name)))
+                setattr(torch.serialization, name, _copies(getattr(torch.serialization, name)))
             _functions.append((torch.serialization, "_load", torch.serialization._load))
             torch.serialization._load = _loaded(torch.serialization._load)
             storages: Any = torch.UntypedStorage

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 import torch
 
-_Tells = Callable[[Any], None]
+_Tells = Callable[[Any, str], None]
 
 # Methods that use no bytes: they count them, or tell storages apart. What is shared, written to a file or resized is watched apart.
 _NO_BYTES = {
@@ -41,14 +41,20 @@ _NO_BYTES = {
     "resizable",
     "resize_",
 }
+# Methods that use the bytes of their storage until they return: read or written. Any other one may give its address away.
+_READ = {"__getitem__"}
+_WRITTEN = {"__setitem__", "_byteswap", "_set_from_file", "copy_", "fill_"}
 
 
-def _telling(method: Callable[..., Any], tells: _Tells) -> Callable[..., Any]:
+def _telling(name: str, method: Callable[..., Any], tells: _Tells) -> Callable[..., Any]:
+    how = "read_bytes" if name in _READ else "share_bytes" if name in _WRITTEN else "give_pointer"
+
     @functools.wraps(method)
     def use(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for one in (self, *args, *kwargs.values()):
+        tells(self, how)
+        for one in (*args, *kwargs.values()):
             if torch.is_storage(one):
-                tells(one.untyped())
+                tells(one.untyped(), "read_bytes")
         return method(self, *args, **kwargs)
 
     return use
@@ -61,4 +67,4 @@ def watch_storages(tells: _Tells, functions: list[tuple[Any, str, Any]]) -> None
     for name, method in vars(torch._C.StorageBase).items():
         if name not in _NO_BYTES and callable(method):
             functions.append((storages, name, getattr(storages, name)))
-            setattr(storages, name, _telling(getattr(storages, name), tells))
+            setattr(storages, name, _telling(name, getattr(storages, name), tells))

@@ -32,6 +32,14 @@ b = a.transpose(1, 2)
 q = torch.quantize_per_channel(torch.ones(2000, 64), torch.full((2000,), 0.05), torch.zeros(2000), 0, torch.qint8)
 large = [torch.ones(1 << 18) for _ in range(9)]
 found += [sum(one.sum().item() for one in large), torch.matmul(a, b).unbind()[7].sum().item(), a.is_contiguous(), q.dequantize().sum().item()]
+def press():
+    return sum(one.sum().item() for one in [torch.ones(1 << 18) for _ in range(9)])
+t, u = torch.ones(1 << 18), torch.full((1 << 18,), 2.0)
+found.append(press())
+t.untyped_storage().copy_(u.untyped_storage())
+found += [press(), t.sum().item()]
+u.untyped_storage().fill_(0)
+found += [press(), u.sum().item(), t.untyped_storage()[7], press()]
 said(found=found, spilled=program.stats().spilled_out if program else 0)
 """
 )
