@@ -12,8 +12,9 @@ namespace {
 // part is small where a plan misses often, since little of what it spares would have been a hit.
 constexpr Bytes kSlackPart = 128, kLeastSlackPart = 2048, kSlackPages = 2;
 // Beyond the peak of live bytes memory is scarce from here on: the part below, and so many pages.
-// With fewer pages streams would wait for each other instead. But beside little that lives the
-// pages are at most a part of it, and no fewer than the last figure.
+// With fewer pages beside little that lives, streams would wait for each other instead. Where no
+// stream waits for another, the pages are at most a part of what lives, and no fewer than the last
+// figure.
 constexpr Bytes kTargetPart = 128, kTargetPages = 4, kPagesPart = 8, kLeastPages = 2;
 
 }  // namespace
@@ -32,7 +33,9 @@ Bytes Allocator::State::target(Bytes asked) const noexcept {
   const Bytes live = live_with(asked);
   const Bytes page = properties.page_bytes;
   // mutant: target-pages
-  const Bytes pages = std::clamp(live / kPagesPart, kLeastPages * page, kTargetPages * page);
+  const bool few = pool.lanes() < 2 && pool.stats().waiting == 0;
+  const Bytes part = few ? live / kPagesPart : kMaxBytes;
+  const Bytes pages = std::clamp(part, kLeastPages * page, kTargetPages * page);
   const Bytes wanted = live + live / kTargetPart + pages;
   if (properties.aliases) return wanted;
   // Only what plans add to what is held counts.

@@ -306,7 +306,7 @@ MUTANTS = (
     Mutant("plain-borrows", "plain", "the pool grows past what was held while the arena has bytes", NEVER, PLAIN),
     Mutant("plain-empty-arena", "plain", "an arena that serves no plan stays while the pool grows", NEVER, PLAIN),
     Mutant("plain-idle-goes", "plain", "the pool grows past what was held beside idle segments", Drop(), PLAIN),
-    Mutant("target-pages", "plain", "beside little that lives four pages are held, too", Swap("live / kPagesPart", "kTargetPages * page"), TARGET),
+    Mutant("target-pages", "plain", "beside little that lives four pages are held, too", Swap("pool.lanes() < 2 && pool.stats().waiting == 0", "false"), TARGET),
     Mutant("plain-target", "plain", "in segments nothing is noticed that grows past what was held", Swap("planned ?", "false ?"), PLAIN),
     Mutant("host-idle-goes", "plain", "on the host the pool grows past what was held beside idle pages of the arena", Swap("maps ? arena_.give_back() :", "maps ? 0 :"), HOST_MEMORY),
     Mutant("pages-kept-alone", "pages", "in a step of another kind a small block keeps a page", ALWAYS, TARGET),
