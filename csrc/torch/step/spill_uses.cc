@@ -26,10 +26,14 @@ namespace {
 thread_local Spills::Use *innermost = nullptr, *outermost = nullptr;
 thread_local bool gives_way = false;
 
-// Calls visit(const at::Tensor&) for tensors inside one that libtorch reads without an operator: a
-// nested one's sizes, a quantized one's scales.
+// Calls visit(const c10::Storage&) for those of tensors inside one that libtorch reads without an
+// operator: a nested one's sizes, a quantized one's scales.
 template <typename Visit>
-void for_each_inside(const at::Tensor& tensor, const Visit& visit) {
+void for_each_inside(const at::Tensor& tensor, const Visit& visit_storage) {
+  const auto visit = [&](const at::Tensor& inside) {
+    if (inside.defined() && inside.has_storage() && inside.storage())
+      visit_storage(inside.storage());
+  };
   if (!tensor.defined() || tensor.key_set().has(c10::DispatchKey::Python)) return;
   if (tensor.is_nested()) {
     const at::native::NestedTensorImpl* const nested = at::native::get_nested_tensor_impl(tensor);
@@ -63,10 +67,7 @@ void for_each_storage(const at::Tensor& tensor, const Visit& visit) {
     const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
     if (storage) visit(storage, false);
     // mutant: spills-inside
-    for_each_inside(tensor, [&](const at::Tensor& inside) {
-      if (inside.defined() && inside.has_storage() && inside.storage())
-        visit(inside.storage(), true);
-    });
+    for_each_inside(tensor, [&](const c10::Storage& inside) { visit(inside, true); });
   }
 }
 
@@ -188,11 +189,10 @@ void Spills::Use::end() noexcept {
 
 void Spills::Use::see_view(const c10::Stack& stack) {
   if (stack.empty() || !stack.back().isTensor()) return;
-  for_each_inside(stack.back().toTensor(), [](const at::Tensor& inside) {
+  for_each_inside(stack.back().toTensor(), [](const c10::Storage& inside) {
     Spills& spills = get();
     const std::lock_guard lock(spills.mutex_);
-    if (!inside.defined() || !inside.has_storage() || !inside.storage()) return;
-    if (Entry* const entry = spills.find_or_add(*inside.storage().unsafeGetStorageImpl()))
+    if (Entry* const entry = spills.find_or_add(*inside.unsafeGetStorageImpl()))
       entry->stays = true;
   });
 }
